@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.envs.checks import text_of
-from targetnet.rl_core.errors import EnvError, shown
+from targetnet.rl_core.errors import EnvError, quoted
 
 # Branches of different sizes, and hidden layers of their own, are operations in the graph for each.
 _MOST_BRANCHES = 1_000
@@ -84,7 +84,7 @@ class ActionForm(NamedTuple):
     def __str__(self) -> str:
         if not self.branches:
             return f"0 to {self.outputs - 1}"
-        return f"the vectors of {len(self.branches)} numbers below {shown(list(self.branches))}"
+        return f"the vectors of {len(self.branches)} numbers below {quoted(list(self.branches))}"
 
 
 def action_form(env_id: str, space: gym.Space[Any]) -> ActionForm:
@@ -101,8 +101,8 @@ def action_form(env_id: str, space: gym.Space[Any]) -> ActionForm:
     D = math.prod(space.shape)
     if not 1 <= D <= _MOST_BRANCHES:
         raise EnvError(
-            f"env {shown(env_id)} has the action space {text_of(space)}, of {D:,} numbers at once; "
-            f"1 to {_MOST_BRANCHES:,} are possible"
+            f"env {quoted(env_id)} has the action space {text_of(space)}, of {D:,} numbers at "
+            f"once; 1 to {_MOST_BRANCHES:,} are possible"
         )
     if isinstance(space, gym.spaces.MultiBinary):
         first, dtype = np.zeros(D, np.int64), np.dtype(np.int8)
@@ -124,6 +124,6 @@ def _refusal(env_id: str, space: Any) -> EnvError:
         kind = "the action space"
         advice = "put a wrapper around it (env_wrapper) that has one of these"
     return EnvError(
-        f"env {shown(env_id)} has {kind} {text_of(space)}, but the agent chooses among "
+        f"env {quoted(env_id)} has {kind} {text_of(space)}, but the agent chooses among "
         f"the actions of a Discrete, a MultiDiscrete or a MultiBinary; {advice}"
     )

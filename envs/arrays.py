@@ -15,7 +15,7 @@ from targetnet.envs.observations import (
     one_hot_writer,
     one_hots_writer,
 )
-from targetnet.rl_core.errors import EnvError, shown
+from targetnet.rl_core.errors import EnvError, quoted
 
 FLOAT32 = np.dtype(np.float32)
 # Stored without conversion: in a replay they take a quarter of the memory of float32.
@@ -64,7 +64,7 @@ def array_space(
         return ArraySpace(of.shape, np.dtype(np.bool_), bits_writer(of.shape), of.shape)
     if 0 in of.shape:
         raise EnvError(
-            f"env {shown(env_id)} shows nothing: its observation{f' at {name!r}' if name else ''} "
+            f"env {quoted(env_id)} shows nothing: its observation{f' at {name!r}' if name else ''} "
             f"has the shape {of.shape}; a wrapper (env_wrapper) can show a constant"
         )
     dtype = of.dtype if of.dtype in KEPT_DTYPES else FLOAT32

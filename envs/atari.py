@@ -6,7 +6,7 @@ import gymnasium as gym
 from gymnasium.wrappers import AtariPreprocessing
 
 from targetnet.envs.outcomes import LIFE_LOST
-from targetnet.rl_core.errors import shown
+from targetnet.rl_core.errors import quoted
 
 RESTART = "restart"  # of `terminal_on_life_loss`
 
@@ -61,7 +61,7 @@ def preprocessed(
     if terminal_on_life_loss not in (False, True, RESTART):
         raise ValueError(
             f"terminal_on_life_loss must be true, false or {RESTART!r}, got "
-            f"{shown(terminal_on_life_loss)}"
+            f"{quoted(terminal_on_life_loss)}"
         )
     game: gym.Env[Any, Any] = AtariPreprocessing(
         env, noop_max=noop_max, frame_skip=frame_skip, screen_size=screen_size,

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.envs.observations import as_array, can_store, finite_in_float32, what_came
-from targetnet.rl_core.errors import EnvError, in_one_line, shown
+from targetnet.rl_core.errors import EnvError, in_one_line, quoted
 
 ArraySpaces = (
     gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
@@ -38,7 +38,7 @@ def require_array_observations(
     else:
         advice = "put a wrapper around it (env_wrapper) that turns its observation into a Box"
     raise EnvError(
-        f"env {shown(env_id)} has{where} the observation space {text_of(space)}, but the agent "
+        f"env {quoted(env_id)} has{where} the observation space {text_of(space)}, but the agent "
         f"learns from arrays and numbers: Box, Discrete, MultiDiscrete and MultiBinary; {advice}"
     )
 
@@ -74,6 +74,6 @@ def require_matching_observation(
     if problem:
         where = f" at {name!r}" if name else ""
         raise EnvError(
-            f"env {shown(env_id)}: reset must give{where} an observation of its observation space "
+            f"env {quoted(env_id)}: reset must give{where} an observation of its observation space "
             f"{in_one_line(space)}, got {problem}; correct the env or its observation_space"
         )

@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from targetnet.rl_core.errors import EnvError, shown
+from targetnet.rl_core.errors import EnvError, quoted
 
 
 class SelectedElements(
@@ -38,7 +38,7 @@ class SelectedElements(
         if wrong or not self._keep or len(set(self._keep)) < len(self._keep):
             raise EnvError(
                 f"env_wrapper 'elements': keep must be a list of elements of an observation, 0 to "
-                f"{known[-1]}, each once, got {shown(keep)}"
+                f"{known[-1]}, each once, got {quoted(keep)}"
             )
         low, high = space.low[self._keep], space.high[self._keep]
         self.observation_space = gym.spaces.Box(low, high, dtype=space.dtype.type)

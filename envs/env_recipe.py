@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.envs.masks import AUTO
-from targetnet.rl_core.errors import ArgumentError, EnvError, in_one_line, shown
+from targetnet.rl_core.errors import ArgumentError, EnvError, in_one_line, quoted
 from targetnet.rl_core.own_function import MORE, failure, imported
 
 # Name in a config -> function, and the package to install for it.
@@ -69,12 +69,12 @@ def with_arguments(names: Any, kwargs: Any) -> tuple[tuple[str, Mapping[str, Any
     if not all(isinstance(name, str) for name in several):
         known = ", ".join(map(repr, SHIPPED))
         raise ArgumentError(
-            f"wrapper must be {known} or 'module:function', or a list of these, got {shown(names)}"
+            f"wrapper must be {known} or 'module:function', or a list of these, got {quoted(names)}"
         )
     if not all(isinstance(one, Mapping) for one in each):
         raise ArgumentError(
             "wrapper_kwargs must be names with values, a list of such, one for each wrapper, or "
-            f"None, got {shown(kwargs)}"
+            f"None, got {quoted(kwargs)}"
         )
     if each and len(each) != len(several):
         raise ArgumentError(
@@ -124,7 +124,7 @@ def _wrapped(
         how = f"cannot wrap {env_id!r}{given}"
         raise EnvError(failure("env_wrapper", name, how, error) + MORE) from error
     if not isinstance(result, gym.Env):
-        raise EnvError(f"env_wrapper {name!r} must return an env, got {shown(result)}")
+        raise EnvError(f"env_wrapper {name!r} must return an env, got {quoted(result)}")
     layer: Any = result
     while layer is not env and isinstance(layer, gym.Wrapper):
         _refuse(name, _WITH_STATE, type(layer))
@@ -144,7 +144,7 @@ def _refuse(name: str, instead: Mapping[str, str], wrapper: Any) -> None:
             if kind.__name__ in _WITH_STATE:
                 does = "carries its statistics from episode to episode, and each env has its own"
             raise EnvError(
-                f"env_wrapper {shown(name)}: Gymnasium's {kind.__name__} {does}; leave it out and "
+                f"env_wrapper {quoted(name)}: Gymnasium's {kind.__name__} {does}; leave it out and "
                 f"{instead[kind.__name__]}"
             )
 

@@ -33,7 +33,7 @@ from targetnet.envs.seeding import episode_seed
 from targetnet.envs.spaces import Spaces
 from targetnet.envs.stacks import spaces_for
 from targetnet.rl_core.arguments import require_a, require_whole
-from targetnet.rl_core.errors import ArgumentError, EnvError, EnvFault, did_you_mean, shown
+from targetnet.rl_core.errors import ArgumentError, EnvError, EnvFault, did_you_mean, quoted
 from targetnet.rl_core.memory import check_memory, memory_limit, resident_bytes
 
 Vectorization = Literal["sync", "async", "vector_entry_point", "envpool"]
@@ -122,7 +122,7 @@ def make_envs(
         raise EnvError(f"around needs vectorization = 'sync', got {vectorization!r}")
     if wrappers and vectorization not in ("sync", "async"):
         raise EnvError(
-            f"env_wrapper = {shown(wrapper)} is put around single envs, and vectorization = "
+            f"env_wrapper = {quoted(wrapper)} is put around single envs, and vectorization = "
             f"{vectorization!r} makes none; set vectorization = 'sync' or 'async'"
         )
     kept: gym.Env[Any, Any] | None = None
@@ -146,7 +146,7 @@ def make_envs(
 def _require_names(observation_keys: object) -> None:
     keys = observation_keys if isinstance(observation_keys, list | tuple) else [None]
     if not all(isinstance(key, str) for key in keys):
-        raise ArgumentError(f"observation_keys must be names, got {shown(observation_keys)}")
+        raise ArgumentError(f"observation_keys must be names, got {quoted(observation_keys)}")
 
 
 def _has_time_limit(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> bool:
@@ -169,14 +169,14 @@ def _require_arguments(
     require_a(Integral, "seed", seed, "a whole number >= 0")
     require_a((Mapping, NoneType), "env_kwargs", env_kwargs, "names with values, or None")
     if num_envs < 1:
-        raise EnvError(f"num_envs must be a whole number of envs >= 1, got {shown(num_envs)}")
+        raise EnvError(f"num_envs must be a whole number of envs >= 1, got {quoted(num_envs)}")
     if seed < 0:
-        raise EnvError(f"seed must be a whole number >= 0, got {shown(seed)}")
+        raise EnvError(f"seed must be a whole number >= 0, got {quoted(seed)}")
     known = get_args(Vectorization)
     if vectorization not in known:
         raise EnvError(
             f"vectorization must be one of {', '.join(map(repr, known))}, got "
-            f"{shown(vectorization)}{did_you_mean(vectorization, known)}"
+            f"{quoted(vectorization)}{did_you_mean(vectorization, known)}"
         )
 
 

@@ -33,7 +33,7 @@ from targetnet.rl_core.errors import (
     EnvFault,
     did_you_mean,
     in_one_line,
-    shown,
+    quoted,
 )
 
 NONE = "none, though the first reset gave one"
@@ -98,7 +98,7 @@ def part_with_masks(
             return None
         has = f"the parts {', '.join(inside)}" if inside else "no parts"
         raise EnvError(
-            f"env {shown(env_id)}: action_masks names {shown(name)}, but its observation has "
+            f"env {quoted(env_id)}: action_masks names {quoted(name)}, but its observation has "
             f"{has}{did_you_mean(name, [*inside, AUTO, INFO, OFF])}"
         )
     of = [leaf.space for leaf in found if leaf.path[: len(path)] == path]
@@ -111,8 +111,8 @@ def part_with_masks(
     if wanted == AUTO:
         return None
     raise EnvError(
-        f"env {shown(env_id)}: action_masks names {shown(name)}, which has {size:,} numbers, and a "
-        f"mask of its actions has {form.outputs:,}"
+        f"env {quoted(env_id)}: action_masks names {quoted(name)}, which has {size:,} numbers, and "
+        f"a mask of its actions has {form.outputs:,}"
     )
 
 

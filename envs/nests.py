@@ -11,7 +11,7 @@ import numpy as np
 from targetnet.envs.arrays import ArraySpace, array_space
 from targetnet.envs.checks import ArraySpaces
 from targetnet.envs.observations import Write, Writer, contract_error, what_came
-from targetnet.rl_core.errors import EnvError, EnvFault, did_you_mean, shown
+from targetnet.rl_core.errors import EnvError, EnvFault, did_you_mean, quoted
 from targetnet.rl_core.observation_parts import Part, placed
 
 Path = tuple[Any, ...]  # keys from the outside to the inside
@@ -51,7 +51,7 @@ def leaves(env_id: str, space: gym.Space[Any], keys: Sequence[str] = ()) -> list
         if key not in known:
             has = f"has {', '.join(known)}" if known else "is no dict and no tuple"
             raise EnvError(
-                f"env {shown(env_id)}: observation_keys names {shown(key)}, but its observation "
+                f"env {quoted(env_id)}: observation_keys names {quoted(key)}, but its observation "
                 f"{has}{did_you_mean(key, known)}"
             )
     return [leaf for leaf in found if str(leaf.path[0]) in keys]
@@ -93,7 +93,7 @@ def nest_of(env_id: str, found: Sequence[Leaf]) -> Nest:
       EnvError: one of them holds no array, or two have one name.
     """
     if not found:
-        raise EnvError(f"env {shown(env_id)} has an observation space without any part in it")
+        raise EnvError(f"env {quoted(env_id)} has an observation space without any part in it")
     no_arrays = {str(of.path[0]) for of in found if not isinstance(of.space, ArraySpaces)}
     keys = dict.fromkeys(str(of.path[0]) for of in found)
     others = [key for key in keys if key not in no_arrays]
@@ -107,7 +107,7 @@ def nest_of(env_id: str, found: Sequence[Leaf]) -> Nest:
     alike = [of.name for of, name in zip(found, plain, strict=True) if plain.count(name) > 1]
     if alike:
         raise EnvError(
-            f"env {shown(env_id)} has parts of observations whose names are too much alike: "
+            f"env {quoted(env_id)} has parts of observations whose names are too much alike: "
             f"{', '.join(alike)}; leave one out by observation_keys, or rename it (env_wrapper)"
         )
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from targetnet.envs.outcomes import LIFE_LOST
 from targetnet.envs.registry import quiet_gymnasium
-from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
+from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, quoted
 
 # Arguments not allowed in env_kwargs: the driver sets them, or they would change its rows.
 _FIXED = {"num_envs", "batch_size", "seed", "env_seed", "gym_reset_return_info", "max_num_players"}
@@ -95,7 +95,7 @@ class PoolEnv(gym.vector.VectorEnv[Any, Any, Any]):
         for name in self._env_kwargs:
             if name not in taken:
                 raise EnvError(
-                    f"envpool's {self._env_id!r} takes no argument {shown(name)} (env_kwargs)"
+                    f"envpool's {self._env_id!r} takes no argument {quoted(name)} (env_kwargs)"
                     f"{did_you_mean(name, taken)}; it takes {', '.join(taken)}"
                 )
 
@@ -116,6 +116,6 @@ def _require_id(envpool: ModuleType, env_id: str) -> None:
     if env_id not in known:
         near = nearest(env_id.rpartition("/")[2], known)
         raise EnvError(
-            f"envpool has no env {shown(env_id)}"
+            f"envpool has no env {quoted(env_id)}"
             + (f"; did you mean {near!r}?" if near else "; see envpool.list_all_envs()")
         )

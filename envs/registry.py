@@ -17,7 +17,7 @@ from targetnet.envs.env_recipe import DOES_NOT_START, EnvRecipe, wrapped
 from targetnet.envs.in_graph import table as in_graph
 from targetnet.envs.seeding import give_own_spaces
 from targetnet.envs.spaces import make_contains_quick
-from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
+from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, quoted
 from targetnet.rl_core.own_function import named_module
 
 EntryPoint = EnvCreator | VectorEnvCreator | str | None
@@ -73,7 +73,7 @@ def _import_registering_module(module: str, env_id: str) -> None:
         kind = type(error).__name__
         reason = in_one_line(error) if isinstance(error, ImportError | SystemExit) else ""
         raise EnvError(
-            f"env {shown(env_id)}: the module {shown(module)} that should register it cannot be "
+            f"env {quoted(env_id)}: the module {quoted(module)} that should register it cannot be "
             f"imported ({reason or f'{kind}: {in_one_line(error)}'}); "
             f"{_what_is_missing(module, env_id, error)}"
         ) from error
@@ -86,15 +86,15 @@ def _what_is_missing(module: str, env_id: str, error: BaseException) -> str:
     if not missing:
         return DOES_NOT_START
     if missing != module and not module.startswith(f"{missing}."):
-        return f"it is installed, and {shown(missing)}, which it needs, is not"
+        return f"it is installed, and {quoted(missing)}, which it needs, is not"
     if module in INSTALL:
         return f"run: pip install '{INSTALL[module]}'"
     return "install it or correct its name"
 
 
 def _unregistered(module: str, name: str) -> str:
-    of = f"module {shown(module)} registers no env" if module else "there is no env"
-    problem = f"{of} {shown(name)}"
+    of = f"module {quoted(module)} registers no env" if module else "there is no env"
+    problem = f"{of} {quoted(name)}"
     if known := old_gym.old_atari(name) or old_gym.by_shimmy(module, name):
         return f"{problem}; {known}"
     by_version = sorted(REGISTERED.values(), key=lambda spec: spec.version or 0)
@@ -218,7 +218,7 @@ def _refused(
     for name in env_kwargs:
         if taken and name not in taken:
             return (
-                f"env {spec.id!r} takes no argument {shown(name)} (env_kwargs)"
+                f"env {spec.id!r} takes no argument {quoted(name)} (env_kwargs)"
                 f"{did_you_mean(name, taken)}; it takes {', '.join(taken)}"
             )
     if known := old_gym.class_of_gym(_creator(entry_point)):

@@ -13,7 +13,7 @@ import numpy as np
 from targetnet.envs.lanes import Lane, repeat_episode
 from targetnet.envs.seed_globals import SeedGlobals
 from targetnet.envs.seeding import layers_of
-from targetnet.rl_core.errors import shown
+from targetnet.rl_core.errors import quoted
 
 # The first steps of the first episodes; after so many seconds no further one is begun.
 _EPISODES, _STEPS, _SECONDS = 3, 20, 0.1
@@ -71,7 +71,7 @@ def line_about(env_id: str, advice: str) -> str:
 def mended_by(names: Sequence[str]) -> str:
     """Returns the advice to put `seed_globals` around the wrappers with these names."""
     value = [*names, "seed_globals"] if names else "seed_globals"
-    return f"env_wrapper = {shown(value)} mends that"
+    return f"env_wrapper = {quoted(value)} mends that"
 
 
 def untried_advice(env: gym.Env[Any, Any]) -> str:

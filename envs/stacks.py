@@ -14,7 +14,7 @@ from targetnet.envs.env_recipe import EnvRecipe
 from targetnet.envs.nests import at, put_at
 from targetnet.envs.observations import Write
 from targetnet.envs.spaces import Spaces, read_spaces
-from targetnet.rl_core.errors import EnvError, shown
+from targetnet.rl_core.errors import EnvError, quoted
 
 
 def frame_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ def spaces_for(
         names = ", ".join(part.name for part in spaces.parts)
         raise EnvError(
             f"frame_stack = {making.frame_stack} needs observations of one array, and those of "
-            f"{shown(env_id)} have the parts {names}; name one in observation_keys, or leave "
+            f"{quoted(env_id)} have the parts {names}; name one in observation_keys, or leave "
             "frame_stack out"
         )
     return stacked(spaces, making.frame_stack)

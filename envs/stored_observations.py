@@ -11,7 +11,7 @@ import numpy as np
 from targetnet.envs.arrays import array_space
 from targetnet.envs.nests import Path, leaves, nest_of
 from targetnet.envs.spaces import Spaces
-from targetnet.rl_core.errors import EnvError, shown
+from targetnet.rl_core.errors import EnvError, quoted
 
 
 def wanted_space(env_id: str, spaces: Spaces) -> gym.Space[Any]:
@@ -42,7 +42,7 @@ def _only(env_id: str, space: gym.Space[Any], path: Path, wanted: set[Path]) -> 
     if isinstance(space, gym.spaces.Tuple):
         if not all(map(has_wanted, range(len(space.spaces)))):
             raise EnvError(
-                f"env {shown(env_id)} has tuple observations, and parts of a tuple cannot be left "
+                f"env {quoted(env_id)} has tuple observations, and parts of a tuple cannot be left "
                 "out (observation_keys, action_masks); use all parts, or make a dict of them with "
                 "a wrapper (env_wrapper)"
             )

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         quantile_q_learning,
     )
     from targetnet.rl_core.losses.returns import lambda_returns
-    from targetnet.rl_core.losses.stillness import blend, functional_penalty
+    from targetnet.rl_core.losses.target_regularizers import blend, functional_penalty
     from targetnet.rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
     from targetnet.rl_core.networks.heads import (
         Streams,
@@ -136,7 +136,7 @@ _NAMES_OF = {
     ),
     "losses.quantile": "quantile_huber quantile_midpoints quantile_q_learning",
     "losses.returns": "lambda_returns",
-    "losses.stillness": "blend functional_penalty",
+    "losses.target_regularizers": "blend functional_penalty",
     "losses.td": "TdLoss double_q_learning huber q_learning squared",
     "networks.heads": "Streams categorical_head implicit_head q_head quantile_head",
     "networks.network": "Conditions Values q_network",

@@ -7,7 +7,7 @@ import numbers
 import os
 from pathlib import Path
 
-from targetnet.rl_core.errors import ArgumentError, BoundsError, shown
+from targetnet.rl_core.errors import ArgumentError, BoundsError, quoted
 
 
 def path_of(name: str, path: object) -> Path:
@@ -17,7 +17,7 @@ def path_of(name: str, path: object) -> Path:
       ArgumentError: it is neither.
     """
     if not isinstance(path, str | os.PathLike) or not str(path):
-        raise ArgumentError(f"{name} must be a path, got {shown(path)}")
+        raise ArgumentError(f"{name} must be a path, got {quoted(path)}")
     return Path(path)
 
 
@@ -28,7 +28,7 @@ def require_a(kind: type | tuple[type, ...], name: str, value: object, wanted: s
       ArgumentError: it is not.
     """
     if not isinstance(value, kind):
-        raise ArgumentError(f"{name} must be {wanted}, got {shown(value)}")
+        raise ArgumentError(f"{name} must be {wanted}, got {quoted(value)}")
 
 
 def require_function(name: str, function: object, *parameters: str) -> None:
@@ -41,7 +41,7 @@ def require_function(name: str, function: object, *parameters: str) -> None:
         return
     wanted = f"{name} must be a function of ({', '.join(parameters)})"
     if not callable(function):
-        raise ArgumentError(f"{wanted}, got {shown(function)}")
+        raise ArgumentError(f"{wanted}, got {quoted(function)}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some functions in C do not tell
@@ -66,5 +66,5 @@ def require_whole(name: str, value: object, least: int, *, bits: int = 64) -> No
         if least <= number < 2 ** (bits - 1):
             return
     fits = f"that fits into int{bits}"
-    wanted = f"{name} must be a whole number >= {least} {fits}, got {shown(value)}"
+    wanted = f"{name} must be a whole number >= {least} {fits}, got {quoted(value)}"
     raise ArgumentError(wanted) if number is None else BoundsError(wanted)

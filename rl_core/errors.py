@@ -145,7 +145,7 @@ def nearest(name: object, names: Iterable[str], cutoff: float = 0.6) -> str | No
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """Returns the repr of a value from outside: one line, at most 200 printable characters.
 
     Accepts any value: huge, deeply nested, or an integer with more digits than Python prints.
@@ -161,7 +161,7 @@ def in_one_line(value: object, most: int = 160) -> str:
     try:
         text = str(value)
     except (ValueError, RecursionError):  # too many digits; too deep
-        text = shown(value)
+        text = quoted(value)
     # Cut before escaping too: a text may have megabytes, and only its start is shown.
     return _cut(escaped(" ".join(_STYLE.sub("", text[: 10 * most]).split())), most)
 

@@ -22,7 +22,7 @@ from targetnet.rl_core.errors import (
     UnknownName,
     did_you_mean,
     in_one_line,
-    shown,
+    quoted,
 )
 
 AUTO = "auto"
@@ -87,10 +87,10 @@ class Knob:
             raise self._refusal(value)
         if abs(value) > (LARGEST_INT64 if self.whole else LARGEST_FLOAT32):
             kind = "int64" if self.whole else "float32"
-            raise BoundsError(f"{self.name} must fit into {kind}, got {shown(value)}")
+            raise BoundsError(f"{self.name} must fit into {kind}, got {quoted(value)}")
         if not self.whole and (rounded := _as_fed(float(value))) in (self.above, self.below):
             raise BoundsError(
-                f"{self.name} must be {self.bounds} in float32 too, got {shown(value)}, which is "
+                f"{self.name} must be {self.bounds} in float32 too, got {quoted(value)}, which is "
                 f"{rounded:g} there"
             )
         return int(value) if self.whole else float(value)
@@ -107,7 +107,7 @@ class Knob:
         kind = "a whole number" if self.whole else "a number"
         unit = "" if self.unit == "1" else f" of {self.unit}"
         bounds = "" if self.bounds == ANY else f" {self.bounds}"
-        return BoundsError(f"{self.name} must be {kind}{unit}{bounds}, got {shown(value)}")
+        return BoundsError(f"{self.name} must be {kind}{unit}{bounds}, got {quoted(value)}")
 
 
 def _as_fed(value: float) -> float:
@@ -151,7 +151,7 @@ class BlocksKnob:
             value = [] if value == NO_BLOCKS else value.split(",")
             value = [name.strip() for name in value if name.strip()]
         if not isinstance(value, Iterable) or not all(isinstance(name, str) for name in value):
-            raise BoundsError(f"{self.name} must be names of blocks, got {shown(value)}")
+            raise BoundsError(f"{self.name} must be names of blocks, got {quoted(value)}")
         return self.check_blocks(value)
 
 
@@ -173,7 +173,7 @@ class Hyperparameters(MutableMapping[str, Any]):
     Attributes:
       env_step: the present env step; the loop updates it.
       revision: how often a value was set.
-      door: the function that `hyperparameters[name] = value` calls: `set`, or the function of a
+      setter: the function that `hyperparameters[name] = value` calls: `set`, or the function of a
         run that logs its changes.
     """
 
@@ -192,7 +192,7 @@ class Hyperparameters(MutableMapping[str, Any]):
         self._configured = {name: configured[name] for name in self.knobs}
         self._schedules = {n: v for n, v in self._configured.items() if hasattr(v, "value_at")}
         self._overrides: dict[str, Any] = {}
-        self.door: Callable[[str, Any], object] = self.set
+        self.setter: Callable[[str, Any], object] = self.set
 
     def __getitem__(self, name: str) -> Any:
         # Read at every env step, so the common cases come first and no exception is used.
@@ -206,7 +206,7 @@ class Hyperparameters(MutableMapping[str, Any]):
         return self._configured[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self.door(name, value)
+        self.setter(name, value)
 
     def __delitem__(self, name: str) -> None:
         self.knob(name)
@@ -229,13 +229,13 @@ class Hyperparameters(MutableMapping[str, Any]):
             wanted = dict(*changes, **more)
         except (TypeError, ValueError):
             raise ArgumentError(
-                f"update needs a dictionary of live values, got {shown(changes)}"
+                f"update needs a dictionary of live values, got {quoted(changes)}"
             ) from None
         for name, value in wanted.items():
             try:
                 self.check(name, value)
             except RlCoreError:
-                self.door(name, value)  # which refuses it too: a run logs what was refused
+                self.setter(name, value)  # which refuses it too: a run logs what was refused
                 raise
         for name, value in wanted.items():
             self[name] = value
@@ -287,7 +287,7 @@ class Hyperparameters(MutableMapping[str, Any]):
             raise StaticHyperparameter(
                 f"{name} is fixed when the graph is built; start a new run with --set {name}=..."
             )
-        raise UnknownName(f"no live value {shown(name)}" + self._near(name, self.knobs))
+        raise UnknownName(f"no live value {quoted(name)}" + self._near(name, self.knobs))
 
     def source(self, name: str) -> Source:
         """Returns the source of the present value."""
@@ -327,7 +327,7 @@ def as_text(value: Any) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         if all(isinstance(name, str) for name in value):
             return in_one_line("+".join(sorted(value)), 200) or NO_BLOCKS
-        return shown(value)
+        return quoted(value)
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, int) and abs(value) <= LARGEST_INT64:

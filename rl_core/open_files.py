@@ -7,7 +7,7 @@ import resource
 
 from targetnet.rl_core.errors import RlCoreError
 
-_SPARE = 100  # for what opens and closes meanwhile: checkpoints, states, letters
+_SPARE = 100  # for what opens and closes meanwhile: checkpoints, states, command files
 
 
 def make_room_for_files(count: int, what: str) -> None:

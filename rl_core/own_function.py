@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from targetnet.rl_core.errors import ConfigError, did_you_mean, escaped, in_one_line, shown
+from targetnet.rl_core.errors import ConfigError, did_you_mean, escaped, in_one_line, quoted
 
 MORE = "; TARGETNET_DEBUG=1 shows all"
 # Environment variable: directory of the user's code, for a command that starts in another one.
@@ -70,7 +70,7 @@ def named_module(what: str, name: str, module: str) -> ModuleType:
       Exception, SystemExit: whatever the module raises.
     """
     if _running:
-        _find(_running[-1], f"{what} {shown(name)}", module.partition(".")[0])
+        _find(_running[-1], f"{what} {quoted(name)}", module.partition(".")[0])
     return importlib.import_module(module)
 
 

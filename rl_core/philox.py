@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 
 
-class OutsideStream:
+class NumpyStream:
     """One stream of Philox numbers (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405).
 
     Args:
@@ -19,7 +19,7 @@ class OutsideStream:
     def __init__(self, seed: int, name: str) -> None:
         self._host_key = stream_key(seed, name)
 
-    def uniform_outside(self, first: int, count: int, shape: tuple[int, ...]) -> np.ndarray:
+    def uniform_in_numpy(self, first: int, count: int, shape: tuple[int, ...]) -> np.ndarray:
         """Computes the numbers of the counters first, ..., first + count - 1.
 
         Returns:

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
 from targetnet.rl_core.graph.xla import compiled
-from targetnet.rl_core.philox import OutsideStream, stream_key
+from targetnet.rl_core.philox import NumpyStream, stream_key
 
 _PHILOX = 1  # tf.random.Algorithm.PHILOX
 
@@ -61,7 +61,7 @@ class Keys:
         return variable
 
 
-class Stream(OutsideStream):
+class Stream(NumpyStream):
     """A stream of Philox numbers that draws in the graph too.
 
     Args:

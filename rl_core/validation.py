@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, quoted
 
 _A_TABLE = re.compile(r"a dictionary or instance of \w+")
 _MAX_CHARACTERS = 400  # characters of an error's reason, which may quote a value of 200
@@ -26,7 +26,7 @@ def first_error(error: ValidationError) -> str:
     if found["type"] == "missing":
         return f"{where} is missing"
     if found["type"] == "extra_forbidden":
-        return f"unknown key {shown(where)}"
+        return f"unknown key {quoted(where)}"
     where, message = in_one_line(where, 200), found["msg"].removeprefix("Value error, ")
     if found["type"] == "value_error":
         message = in_one_line(message, _MAX_CHARACTERS)
@@ -35,7 +35,7 @@ def first_error(error: ValidationError) -> str:
     wanted = message.partition(" should ")[2].partition(" after validation")[0] or f"be {message}"
     wanted = wanted.replace("a valid integer", "a whole number").replace("a valid ", "a ")
     wanted = _A_TABLE.sub("a table", wanted)
-    return f"{where} should {wanted}, got {shown(found['input'])}"
+    return f"{where} should {wanted}, got {quoted(found['input'])}"
 
 
 class _Keys(BaseModel):
@@ -59,7 +59,7 @@ def require_known(
     for key in values:
         if key not in model.model_fields:
             raise ConfigError(
-                f"{in_one_line(source, 200)}: unknown key {shown(key)}"
+                f"{in_one_line(source, 200)}: unknown key {quoted(key)}"
                 + model.near(key, [*model.model_fields, *also])
             )
 
@@ -93,5 +93,5 @@ else:
                 require_known(type(self), {name: value}, kind)
                 raise ConfigError(
                     f"a {kind} cannot be changed; make another one, for example by "
-                    f"model_copy(update={{{name!r}: {shown(value)}}})"
+                    f"model_copy(update={{{name!r}: {quoted(value)}}})"
                 ) from None

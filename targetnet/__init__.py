@@ -119,8 +119,10 @@ if TYPE_CHECKING:
     from targetnet.rl_core.losses.quantile import quantile_midpoints as quantile_midpoints
     from targetnet.rl_core.losses.quantile import quantile_q_learning as quantile_q_learning
     from targetnet.rl_core.losses.returns import lambda_returns as lambda_returns
-    from targetnet.rl_core.losses.stillness import blend as blend
-    from targetnet.rl_core.losses.stillness import functional_penalty as functional_penalty
+    from targetnet.rl_core.losses.target_regularizers import blend as blend
+    from targetnet.rl_core.losses.target_regularizers import (
+        functional_penalty as functional_penalty,
+    )
     from targetnet.rl_core.losses.td import TdLoss as TdLoss
     from targetnet.rl_core.losses.td import double_q_learning as double_q_learning
     from targetnet.rl_core.losses.td import huber as huber

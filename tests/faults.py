@@ -82,7 +82,7 @@ FAULTS = (
     Fault("weights are pushed away from the target's", "agents/dqn/proximal.py",
           "(value - of_target[variable.op.name].read_value())",
           "(of_target[variable.op.name].read_value() - value)",
-          "tests/agents/dqn/test_stillness.py::test_a_step_draws_the_trained_weights_to_the_targets"),
+          "tests/agents/dqn/test_target_regularizers.py::test_a_step_draws_the_trained_weights_to_the_targets"),
     Fault("the conservative penalty sums over the batch", "rl_core/losses/conservative.py",
           "tf.reduce_logsumexp(legal_only(q_tm1, legal_tm1), axis=1)",
           "tf.reduce_mean(tf.reduce_logsumexp(legal_only(q_tm1, legal_tm1), axis=0))",
@@ -112,10 +112,10 @@ FAULTS = (
           "eta * batch.mean(of_steps) + (1.0 - eta) * batch.largest(of_steps)",
           "tests/agents/dqn/test_recurrent.py::"
           "test_the_priority_mixes_the_largest_and_the_mean_error_of_the_learned_steps"),
-    Fault("MINTO takes the larger estimate", "rl_core/losses/stillness.py",
+    Fault("MINTO takes the larger estimate", "rl_core/losses/target_regularizers.py",
           "tf.where_v2(online_is_lower, of_online, of_target)",
           "tf.where_v2(online_is_lower, of_target, of_online)",
-          "tests/rl_core/losses/test_stillness.py::test_blend_matches_hand_computed_rows"),
+          "tests/rl_core/losses/test_target_regularizers.py::test_blend_matches_hand_computed_rows"),
     Fault("the bins of HL-Gauss are half a bin off", "rl_core/losses/hl_gauss.py",
           "/ width + 0.5, 0.0, bins)", "/ width, 0.0, bins)",
           "tests/rl_core/losses/test_hl_gauss.py::test_histogram_matches_hand_computed_rows"),
@@ -138,9 +138,9 @@ FAULTS = (
           "tests/agents/dqn/test_demonstrations.py::"
           "test_the_bonus_is_added_to_the_size_of_their_td_errors"),
     Fault("the penalty of functional regularization trains the target",
-          "rl_core/losses/stillness.py",
+          "rl_core/losses/target_regularizers.py",
           "tf.stop_gradient(at_action(q_tm1_target, a_tm1))", "at_action(q_tm1_target, a_tm1)",
-          "tests/rl_core/losses/test_stillness.py::"
+          "tests/rl_core/losses/test_target_regularizers.py::"
           "test_functional_penalty_draws_the_value_of_the_action_taken_alone"),
     Fault("a network of a chain learns from a copy of itself", "agents/dqn/copy_ops.py",
           "(_link(self._online, i - 1), _link(self._targets[0], i))",

@@ -304,7 +304,7 @@ OF_PLAIN_VALUES = {
         "int(last) % units == 0", "last == tensor.shape[-1]", "last == units",
     },
     "rl_core/optimizers/phase.py": {"i == updates - 1", "updates == 1"},
-    "rl_core/graph/members.py": {"member != self.sitting"},
+    "rl_core/graph/members.py": {"member != self.current"},
     "rl_core/graph/weights.py": {"wanted.get(name) != given.get(name)"},
     "rl_core/replay/contents.py": {"end == written"},
 }  # fmt: skip

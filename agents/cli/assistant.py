@@ -24,7 +24,7 @@ from targetnet.rl_core.control.commands import ACTIONS
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.log import Entry, LogTail
 from targetnet.rl_core.control.state import LIVE, RunState, read_state, require_answers
-from targetnet.rl_core.errors import RlCoreError, RunDirError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.errors import RlCoreError, RunDirError, did_you_mean, in_one_line, quoted
 
 _MOST_RUNS, _MOST_ENTRIES, _MOST_POINTS, _MOST_ITEMS = 200, 200, 1_000, 100
 _MOST_CHARACTERS, _MOST_OF_ENTRY = 300, 600
@@ -99,12 +99,12 @@ class Tools:
           points: how many at most, from 2 to 1000.
         """
         if not 2 <= points <= _MOST_POINTS:
-            raise RlCoreError(f"points must be from 2 to {_MOST_POINTS:,}, got {shown(points)}")
+            raise RlCoreError(f"points must be from 2 to {_MOST_POINTS:,}, got {quoted(points)}")
         files = self._files(run)
         curve = read_curve(files.run, tag, most=points)
         if not curve.found:
             known = [*read_state(files)[0].recent, *(t.name for t in TAGS if t.kind == "scalar")]
-            raise RlCoreError(f"{run} has no curve {shown(tag)}{did_you_mean(tag, known)}")
+            raise RlCoreError(f"{run} has no curve {quoted(tag)}{did_you_mean(tag, known)}")
         return {
             "run": run,
             "tag": tag,
@@ -123,7 +123,7 @@ class Tools:
           last: how many, from 1 to 200.
         """
         if not 1 <= last <= _MOST_ENTRIES:
-            raise RlCoreError(f"last must be from 1 to {_MOST_ENTRIES:,}, got {shown(last)}")
+            raise RlCoreError(f"last must be from 1 to {_MOST_ENTRIES:,}, got {quoted(last)}")
         files = self._files(run)
         require_answers(files)
         tail = LogTail(files.log, last=last)
@@ -169,7 +169,7 @@ class Tools:
             return files
         if problem := self._runs.problems().get(run):
             raise RunDirError(problem)
-        raise NoSuchRun(f"no run {shown(run)} here{did_you_mean(run, self._runs.all())}")
+        raise NoSuchRun(f"no run {quoted(run)} here{did_you_mean(run, self._runs.all())}")
 
 
 Tools.do.__doc__ = (Tools.do.__doc__ or "").replace(

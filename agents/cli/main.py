@@ -33,8 +33,8 @@ from targetnet.rl_core.errors import (
     RlCoreError,
     did_you_mean,
     escaped,
+    quoted,
     reason_of,
-    shown,
 )
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def _parse(arguments: Sequence[str]) -> Any:
     first = arguments[0] if arguments else ""
     if first and not first.startswith("-") and first not in _COMMANDS:
         raise RlCoreError(
-            f"no command {shown(first)}{did_you_mean(first, _COMMANDS)} ({', '.join(_COMMANDS)})"
+            f"no command {quoted(first)}{did_you_mean(first, _COMMANDS)} ({', '.join(_COMMANDS)})"
         )
     if first in (*_COMMANDS, "-h", "--help"):
         # tyro reads the source of the class that holds a union; without one it reads `typing`.
@@ -276,7 +276,7 @@ def _require_usable(argument: Any) -> None:
         return
     except (OSError, ValueError) as error:
         raise RlCoreError(
-            f"cannot use the path {shown(str(argument))}: {reason_of(error)}"
+            f"cannot use the path {quoted(str(argument))}: {reason_of(error)}"
         ) from None
 
 

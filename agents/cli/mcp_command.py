@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from targetnet.agents.cli import INTERRUPTED
-from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line, reason_of, shown
+from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line, quoted, reason_of
 from targetnet.rl_core.extras import require_package
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Mcp:
     def __call__(self, console: Console) -> int:
         require_package("mcp", "targetnet mcp needs mcp", "mcp")
         if not self.runs.is_dir():
-            raise RunDirError(f"no such directory: {shown(str(self.runs))}")
+            raise RunDirError(f"no such directory: {quoted(str(self.runs))}")
         signal.signal(signal.SIGINT, _leave)
         server(self.runs, read_only=self.read_only).run("stdio")
         return 0

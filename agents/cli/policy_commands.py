@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from targetnet.agents.run.quiet import quiet_import
-from targetnet.rl_core.errors import RlCoreError, escaped, shown
+from targetnet.rl_core.errors import RlCoreError, escaped, quoted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -164,9 +164,9 @@ def _stderr_console() -> Console:
 def _require_episodes(episodes: int, seed: int | None) -> None:
     if not 1 <= episodes < _INT64:
         raise RlCoreError(
-            f"--episodes must be a whole number >= 1 that fits into int64, got {shown(episodes)}"
+            f"--episodes must be a whole number >= 1 that fits into int64, got {quoted(episodes)}"
         )
     if seed is not None and not 0 <= seed < _INT64:
         raise RlCoreError(
-            f"--seed must be a whole number >= 0 that fits into int64, got {shown(seed)}"
+            f"--seed must be a whole number >= 0 that fits into int64, got {quoted(seed)}"
         )

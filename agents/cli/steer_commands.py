@@ -23,7 +23,7 @@ from targetnet.rl_core.control.log import Entry, LogTail
 from targetnet.rl_core.control.many import begin_all
 from targetnet.rl_core.control.population import is_population, member_dirs, name_a_member
 from targetnet.rl_core.control.state import read_state, require_answers
-from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
+from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line, quoted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -224,7 +224,7 @@ class Ls:
         from targetnet.agents.cli.run_tables import DAMAGED, find_runs, runs_table
 
         if not _is_directory(self.dir):
-            raise RunDirError(f"no such directory: {shown(str(self.dir))}")
+            raise RunDirError(f"no such directory: {quoted(str(self.dir))}")
         runs = find_runs(self.dir)
         if self.json:
             for run in runs:
@@ -401,7 +401,7 @@ def _assignment(text: str) -> tuple[str, Any]:
     """Parses "sync_period=50" into ("sync_period", 50); other values stay text."""
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
-        raise RlCoreError(f"a change is written name=value, got {shown(text)}")
+        raise RlCoreError(f"a change is written name=value, got {quoted(text)}")
     return name.strip(), number_or_text(value)
 
 

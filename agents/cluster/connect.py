@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from targetnet.rl_core.errors import RlCoreError, in_one_line, reason_of, shown
+from targetnet.rl_core.errors import RlCoreError, in_one_line, quoted, reason_of
 from targetnet.rl_core.extras import require_package
 from targetnet.rl_core.own_function import code_directory
 
@@ -138,9 +138,9 @@ def _require_address(address: str) -> None:
         return
     host, colon, port = address.rpartition(":")
     if "://" in address or not (host and colon and port.isascii() and port.isdigit()):
-        raise ClusterError(f"--ray wants HOST:PORT or auto, got {shown(address)}")
+        raise ClusterError(f"--ray wants HOST:PORT or auto, got {quoted(address)}")
     if not 0 < int(port) < 1 << 16:
-        raise ClusterError(f"--ray wants a port of 1 to 65535, got {shown(address)}")
+        raise ClusterError(f"--ray wants a port of 1 to 65535, got {quoted(address)}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()
     except (OSError, UnicodeError) as error:  # a name such as 10.0.0..1 cannot be encoded

@@ -20,7 +20,7 @@ from targetnet.agents.cluster.connect import ClusterError
 from targetnet.agents.cluster.messages import PIECE, FilePiece, LocalOffset
 from targetnet.agents.cluster.node_files import sha256_of
 from targetnet.rl_core.checkpoint.store import CheckpointStore, FileRecord, read_manifest
-from targetnet.rl_core.errors import in_one_line, shown
+from targetnet.rl_core.errors import in_one_line, quoted
 from targetnet.rl_core.regular_file import open_regular, writing
 
 Read = Callable[[str, int], bytes]  # (name, offset) -> the next bytes of a file that is held
@@ -79,7 +79,7 @@ class LocalMirror:
         """
         place = tree.place_of(piece.path)
         if place is None or place.name.startswith(tree.CHECKPOINTS + "/"):
-            raise ClusterError(f"a node sent a file named {shown(piece.path)}")
+            raise ClusterError(f"a node sent a file named {quoted(piece.path)}")
         before = self.have.get(piece.path, LocalOffset(piece.stamp, 0))
         if piece.offset not in (0, before.size):
             raise ClusterError(f"a node sent a wrong piece of {in_one_line(piece.path)}")
@@ -93,7 +93,7 @@ class LocalMirror:
             _write(arriving, piece.offset, piece.data)
             if end == piece.total:
                 arriving.replace(path)
-        if place.name == tree.LOG:  # before the state, and before letters go that it answers
+        if place.name == tree.LOG:  # before the state, and before command files go that it answers
             _sync(path)
         self.have[piece.path] = LocalOffset(piece.stamp, end)
 

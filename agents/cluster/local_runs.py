@@ -1,4 +1,4 @@
-"""The runs of a job at home: their locks, and the letters in their inboxes."""
+"""The runs of a job at home: their locks, and the command files in their inboxes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from targetnet.agents.saved.directory import CONFIG, MACHINES
 from targetnet.rl_core.control.commands import MAX_BYTES
 from targetnet.rl_core.control.files import ControlFiles, RunLock
-from targetnet.rl_core.control.inbox import is_letter
+from targetnet.rl_core.control.inbox import is_command_file
 from targetnet.rl_core.control.persistent_orders import NOTE_OF_NEW, note_of_move
 from targetnet.rl_core.regular_file import read_regular
 
@@ -19,7 +19,7 @@ class LocalRuns:
     """The runs of a job.
 
     Whoever steers them here need not know that they are elsewhere: each is locked, as a run that is
-    alive, and letters to it are handed on.
+    alive, and command files to it are handed on.
 
     Args:
       path: of the run, or of the population that holds all runs.
@@ -30,7 +30,7 @@ class LocalRuns:
         self._path, self._runs = path, runs
         self._locks: dict[str, RunLock] = {}
         self._begun = False  # the first runs were locked
-        self._sent: set[str] = set()  # letters that the node was given
+        self._sent: set[str] = set()  # command files that the node was given
         self._notes: dict[str, bytes] = {}  # of the moment at which the job began: `control/moved`
 
     def lock(self) -> list[str]:
@@ -73,7 +73,7 @@ class LocalRuns:
         self._locks.clear()
 
     def begin(self) -> None:
-        """Begins with a new node, which was given no letter yet."""
+        """Begins with a new node, which was given no command file yet."""
         self._sent.clear()
 
     def moved(self) -> Iterator[tuple[str, bytes]]:
@@ -82,35 +82,35 @@ class LocalRuns:
             if (self._path / run / CONFIG).exists():
                 yield run, note
 
-    def letters(self) -> Iterator[tuple[str, str, bytes]]:
-        """Yields the letters that the node was not given yet: run, name and content."""
+    def command_files(self) -> Iterator[tuple[str, str, bytes]]:
+        """Yields the command files that the node was not given yet: run, name and content."""
         for run in self._locks:
             inbox = ControlFiles(self._path / run).inbox
             for path in sorted(inbox.glob("*.json")):
-                if f"{run}{path.name}" not in self._sent and is_letter(path.name):
-                    with contextlib.suppress(OSError, ValueError):  # withdrawn, or no letter
+                if f"{run}{path.name}" not in self._sent and is_command_file(path.name):
+                    with contextlib.suppress(OSError, ValueError):  # withdrawn, or no command file
                         yield run, path.name, read_regular(path, most=MAX_BYTES)
 
     def posted(self, run: str, name: str) -> None:
-        """Notes that the node has a letter."""
+        """Notes that the node has a command file."""
         self._sent.add(f"{run}{name}")
 
     def withdrawn(self) -> list[tuple[str, str]]:
-        """Returns the letters, run and name, that the node has and whose sender took them back."""
-        letters = [(run, name) for run, _, name in (of.rpartition("/") for of in self._sent)]
+        """Returns run and name of the node's command files that their senders took back."""
+        command_files = [(run, name) for run, _, name in (of.rpartition("/") for of in self._sent)]
         return [
             (f"{run}/" if run else "", name)
-            for run, name in letters
+            for run, name in command_files
             if not (ControlFiles(self._path / run).inbox / name).exists()
         ]
 
     def answered(self, waiting: Collection[str]) -> None:
-        """Removes the letters that the node has answered; the answers are here already.
+        """Removes the command files that the node has answered; the answers are here already.
 
         Args:
-          waiting: letters that wait on the node.
+          waiting: command files that wait on the node.
         """
-        for letter in self._sent.difference(waiting):
-            run, _, name = letter.rpartition("/")
+        for command_file in self._sent.difference(waiting):
+            run, _, name = command_file.rpartition("/")
             (ControlFiles(self._path / run).inbox / name).unlink(missing_ok=True)
-            self._sent.discard(letter)
+            self._sent.discard(command_file)

@@ -50,7 +50,7 @@ class NodeReport(NamedTuple):
       log: the next bytes of its output.
       pieces: of files that home lacks.
       gone: files that home has and that are no more.
-      letters: those that wait in the inboxes, by their paths.
+      command_files: those that wait in the inboxes, by their paths.
       checkpoints: numbers of the checkpoints of each run that has any.
       more: whether there is more of the same at once.
     """
@@ -60,6 +60,6 @@ class NodeReport(NamedTuple):
     log: bytes
     pieces: list[FilePiece]
     gone: list[str]
-    letters: set[str]
+    command_files: set[str]
     checkpoints: dict[str, list[int]]
     more: bool

@@ -58,8 +58,8 @@ class NodeFiles:
         # Before its first member is there, a population looks like a run of its own.
         return {run: numbers for run, numbers in found.items() if numbers}
 
-    def letters(self) -> set[str]:
-        """Returns the letters that wait in the inboxes, by run and name."""
+    def command_files(self) -> set[str]:
+        """Returns the command files that wait in the inboxes, by run and name."""
         found = set()
         for run in tree.runs_in(self._tree):
             with contextlib.suppress(OSError):

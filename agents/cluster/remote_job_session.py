@@ -16,7 +16,7 @@ from targetnet.agents.cluster.nodes import differing_versions
 from targetnet.agents.cluster.tree import is_number
 from targetnet.agents.saved.machines import add_machine
 from targetnet.rl_core.checkpoint.store import CheckpointError
-from targetnet.rl_core.errors import shown
+from targetnet.rl_core.errors import quoted
 
 _LOOK_SECONDS = 0.5  # between two looks at the node
 _MOST_COMPARED = 5  # times that files are compared for one checkpoint
@@ -98,16 +98,16 @@ class RemoteJobSession:
                 self._actor.killed.wait(_LOOK_SECONDS)
 
     def _hand_over(self) -> None:
-        """Gives the node, for runs that go on, the orders that stand and the letters that wait.
+        """Gives the node the orders that hold and the command files that wait, for runs that go on.
 
-        Letters that are there when a run begins wait for older changes that it makes again.
+        Command files that are there when a run begins wait for older changes that it makes again.
         """
         moved, tree = dict(self._runs.moved()), self._portable.tree.name
         for run, note in moved.items():
             self._actor.call("put", f"{tree}/{run}control/moved", 0, note)
-        for run, name, letter in self._runs.letters():
+        for run, name, command_file in self._runs.command_files():
             if run in moved:
-                self._actor.call("put", f"{tree}/{run}control/inbox/{name}", 0, letter)
+                self._actor.call("put", f"{tree}/{run}control/inbox/{name}", 0, command_file)
                 self._runs.posted(run, name)
 
     def _catch_up(self, *, last: bool = False) -> NodeReport:
@@ -131,17 +131,17 @@ class RemoteJobSession:
             for run in self._runs.lock():
                 self._note(run)
             if not look.more:  # only then is all of the log here
-                self._runs.answered(look.letters)
+                self._runs.answered(look.command_files)
                 self._next = time.monotonic() + _LOOK_SECONDS
                 return look
 
     def _post(self) -> None:
-        """Hands on the letters that came here for the runs, and takes back those that went."""
+        """Hands on the runs' new command files, and takes back those that were withdrawn."""
         for run, name in self._runs.withdrawn():
             self._actor.call("post", run, name, None)
-        closed = set()  # runs that have no inbox there yet: letters keep their order
-        for run, name, letter in self._runs.letters():
-            if run not in closed and self._actor.call("post", run, name, letter):
+        closed = set()  # runs that have no inbox there yet: command files keep their order
+        for run, name, command_file in self._runs.command_files():
+            if run not in closed and self._actor.call("post", run, name, command_file):
                 self._runs.posted(run, name)
             else:
                 closed.add(run)
@@ -149,7 +149,7 @@ class RemoteJobSession:
     def _fetch(self, run: str, numbers: Sequence[int]) -> bool:
         """Brings home the newest checkpoint that is not here; returns False if all are."""
         if run not in self._portable.names() or not all(map(is_number, numbers)):
-            raise ClusterError(f"it has checkpoints of {shown(run)} that are none")
+            raise ClusterError(f"it has checkpoints of {quoted(run)} that are none")
         there = [number for number in numbers if (run, number) not in self._removed]
         number = self._home.lacks(run, there)
         if number is None:

@@ -84,13 +84,13 @@ class Worker:
         """
         # First: what the process wrote before it ended is seen below.
         code = self._process.poll() if self._process else None
-        # Before the files: the answer to a letter that is gone is in the log by now.
-        letters, checkpoints = self._files.letters(), self._files.checkpoints()
+        # Before the files: the answer to a command file that is gone is in the log by now.
+        command_files, checkpoints = self._files.command_files(), self._files.checkpoints()
         output = _output(self._log, log)
         pieces, gone, more = self._files.new(have, last=last)
         more = more or len(output) == PIECE
         fault = _fault_of_disk(self._work.parent, self._log) if code else ""
-        return NodeReport(code, fault, output, pieces, gone, letters, checkpoints, more)
+        return NodeReport(code, fault, output, pieces, gone, command_files, checkpoints, more)
 
     def hold(self, run: str, number: int) -> bytes | None:
         """Keeps a checkpoint until `let_go`; see `NodeFiles.hold`."""
@@ -108,19 +108,19 @@ class Worker:
         """Returns the SHA-256 of the first bytes of files."""
         return self._files.digests(sizes)
 
-    def post(self, run: str, name: str, letter: bytes | None) -> bool:
-        """Puts a letter into the inbox of a run; returns False if it has none yet.
+    def post(self, run: str, name: str, command_file: bytes | None) -> bool:
+        """Puts a command file into the inbox of a run; returns False if it has none yet.
 
         Args:
-          letter: None takes the letter of this name back, unless the run was faster.
+          command_file: None takes the one of this name back, unless the run was faster.
         """
         inbox = ControlFiles(self._work / self._name / run).inbox
         if not inbox.is_dir():
             return False
-        if letter is None:
+        if command_file is None:
             (inbox / name).unlink(missing_ok=True)
         else:
-            write_whole(inbox / name, letter)
+            write_whole(inbox / name, command_file)
         return True
 
     def interrupt(self) -> None:

@@ -12,7 +12,7 @@ from targetnet.agents.config.files import config_of, read_toml, read_values
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import Settings, parse
 from targetnet.agents.results.seeds import FIRST_FRESH_SEED
-from targetnet.rl_core.errors import ConfigError, did_you_mean, shown
+from targetnet.rl_core.errors import ConfigError, did_you_mean, quoted
 
 _LONGEST = 80  # bytes of a name
 LOCK = "lock"  # a file beside the directories of envs
@@ -173,18 +173,18 @@ class ComparisonPlan(Settings):
         for name in named:
             if name not in self.groups:
                 raise ValueError(
-                    f"there is no group {shown(name)}{did_you_mean(name, self.groups)}"
+                    f"there is no group {quoted(name)}{did_you_mean(name, self.groups)}"
                 )
         for name in (*self.envs, *self.groups):
             if not _names_a_file(name):
                 raise ValueError(
-                    f"{shown(name)} names files: at most {_LONGEST} letters, digits, - and _, and "
+                    f"{quoted(name)} names files: at most {_LONGEST} letters, digits, - and _, and "
                     f"not {LOCK!r}"
                 )
         arms = [self.name(arm) for group in self.groups for arm in self.arms(group)]
         twice = [name for name in arms if arms.count(name) > 1]
         if twice:
-            raise ValueError(f"two arms are called {shown(twice[0])}: their files would be one")
+            raise ValueError(f"two arms are called {quoted(twice[0])}: their files would be one")
         return self
 
     @model_validator(mode="after")
@@ -217,7 +217,7 @@ class ComparisonPlan(Settings):
             keys = {self.groups[name].over for name in section.curves}
             if len(keys) > 1 and not section.axis:
                 raise ValueError(
-                    f"the curves of {shown(section.title)} are over {' and '.join(sorted(keys))}: "
+                    f"the curves of {quoted(section.title)} are over {' and '.join(sorted(keys))}: "
                     "axis must say what they are drawn against"
                 )
             for name in (*section.differences, *([section.against] if section.against else ())):

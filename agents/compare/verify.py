@@ -11,7 +11,7 @@ from targetnet.agents.compare.plan import LoadedPlan, RequestedRun
 from targetnet.agents.results.jobs import JobOutcome
 from targetnet.agents.results.places import Place
 from targetnet.agents.results.verify import StoredRun, train_again
-from targetnet.rl_core.errors import RlCoreError, did_you_mean, shown
+from targetnet.rl_core.errors import RlCoreError, did_you_mean, quoted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,13 +27,13 @@ def wanted_run(loaded: LoadedPlan, text: str) -> RequestedRun:
     """
     plan, parts = loaded.plan, text.split("/")
     if len(parts) != 3 or not parts[2].isdecimal() or len(parts[2]) > _DIGITS:
-        raise RlCoreError(f"--verify wants ENV/ARM/SEED, got {shown(text)}")
+        raise RlCoreError(f"--verify wants ENV/ARM/SEED, got {quoted(text)}")
     env, name, seed = parts
     if env not in plan.envs:
-        raise RlCoreError(f"--verify: there is no env {shown(env)}{did_you_mean(env, plan.envs)}")
+        raise RlCoreError(f"--verify: there is no env {quoted(env)}{did_you_mean(env, plan.envs)}")
     arms = {plan.name(arm): arm for group in plan.groups_on(env) for arm in plan.arms(group)}
     if name not in arms:
-        raise RlCoreError(f"--verify: there is no arm {shown(name)}{did_you_mean(name, arms)}")
+        raise RlCoreError(f"--verify: there is no arm {quoted(name)}{did_you_mean(name, arms)}")
     return RequestedRun(env, arms[name], int(seed))
 
 

@@ -42,7 +42,7 @@ def check_combinations(config: DqnConfig) -> None:
       ValueError: they do not; says which one to change.
     """
     _check_head(config)
-    if config.holds_by("sync_growth") and not isinstance(config.sync_period, int):
+    if config.is_built_with("sync_growth") and not isinstance(config.sync_period, int):
         raise ValueError(
             "sync_growth lengthens a sync_period that is a number; leave its schedule out, or "
             "sync_growth"
@@ -62,7 +62,7 @@ def check_combinations(config: DqnConfig) -> None:
         _check_in_graph(config)
     if config.value_rescaling:
         _check_rescaling(config)
-    if config.remembers:
+    if config.is_recurrent:
         _check_recurrent(config)
     _check_chain(config)
 
@@ -156,7 +156,7 @@ def _check_data(config: DqnConfig) -> None:
             "demonstration_steps is of the dataset of begin_with; leave it out, got "
             f"{config.demonstration_steps:,}"
         )
-    if config.holds_by("margin_weight") and not named:
+    if config.is_built_with("margin_weight") and not named:
         raise ValueError("margin_weight is of demonstrations; set begin_with or offline")
     if config.demonstration_bonus != 0 and not (config.prioritized and config.begin_with):
         raise ValueError(
@@ -176,7 +176,7 @@ def _check_begin_with(config: DqnConfig) -> None:
         )
     if config.rollout:
         raise ValueError("begin_with fills a replay with demonstrations; leave rollout out")
-    if config.remembers:
+    if config.is_recurrent:
         raise ValueError(
             "begin_with has no states in its rows, which a recurrent layer learns from; leave "
             "recurrent out"
@@ -190,7 +190,7 @@ def _check_offline(config: DqnConfig) -> None:
         )
     if config.rollout:
         raise ValueError("offline learns from a replay of the dataset; leave rollout out")
-    if config.remembers:
+    if config.is_recurrent:
         raise ValueError(
             "offline has no states in its rows, which a recurrent layer learns from; leave "
             "recurrent out"
@@ -231,7 +231,7 @@ def _check_chain(config: DqnConfig) -> None:
         raise ValueError(f"{asked} moves whole networks at a sync; set tau = 1")
     # Networks that are unlike lie apart by that alone, also right after a shift.
     if config.chain > 1 and (
-        config.holds_by("sync_distance") or config.controller == "copy_when_far"
+        config.is_built_with("sync_distance") or config.controller == "copy_when_far"
     ):
         raise ValueError(
             f"{asked} cannot sync by the distance of online and target; leave sync_distance and "
@@ -315,17 +315,17 @@ def without_effect(config: DqnConfig) -> dict[str, str]:
         "priority_alpha": (config.prioritized, "prioritized = true"),
         "priority_beta": (config.prioritized, "prioritized = true"),
         "priority_eta": (
-            config.prioritized and config.remembers,
-            "prioritized = true" if config.remembers else 'recurrent = "gru" or "lstm"',
+            config.prioritized and config.is_recurrent,
+            "prioritized = true" if config.is_recurrent else 'recurrent = "gru" or "lstm"',
         ),
         "temperature": (config.boltzmann, "boltzmann = true"),
         "munchausen_alpha": (config.munchausen, "munchausen = true"),
         "munchausen_temperature": (config.munchausen, "munchausen = true"),
         "munchausen_clip": (config.munchausen, "munchausen = true"),
     }
-    early = config.holds_by("sync_fit") or config.holds_by("sync_distance")
+    early = config.is_built_with("sync_fit") or config.is_built_with("sync_distance")
     needs["min_target_age"] = early, "sync_fit > 0 or sync_distance > 0"
-    ruled = early or config.holds_by("sync_growth")
+    ruled = early or config.is_built_with("sync_growth")
     needs["max_target_age"] = ruled, "sync_growth, sync_fit or sync_distance > 0"
     for name in ("sync_period", "tau", "learn_period", "updates_per_learn"):
         needs[name] = config.rollout == 0, "rollout = 0"
@@ -334,7 +334,7 @@ def without_effect(config: DqnConfig) -> dict[str, str]:
         needs["tau"] = False, "chain = 1"
     needs["refresh_period"] = config.chain > 1, "chain > 1"
     needs["margin"] = (
-        config.holds_by("margin_weight"),
+        config.is_built_with("margin_weight"),
         'margin_weight > 0, or prepared = ["margin_weight"]',
     )
     needs["demonstration_bonus"] = (
@@ -342,5 +342,5 @@ def without_effect(config: DqnConfig) -> dict[str, str]:
         "prioritized = true" if config.begin_with else "begin_with, and prioritized = true",
     )
     for name in PREPARED:
-        needs[name] = config.holds_by(name), f'{name} > 0, or prepared = ["{name}"]'
+        needs[name] = config.is_built_with(name), f'{name} > 0, or prepared = ["{name}"]'
     return {name: wanted for name, (there, wanted) in needs.items() if not there}

@@ -19,7 +19,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import parse
 from targetnet.envs.old_gym import old_atari
 from targetnet.rl_core.arguments import require_a
-from targetnet.rl_core.errors import ArgumentError, ConfigError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.errors import ArgumentError, ConfigError, did_you_mean, in_one_line, quoted
 from targetnet.rl_core.regular_file import read_regular
 from targetnet.rl_core.seal import (
     SEAL_LINE,
@@ -238,7 +238,7 @@ def parsed_changes(
     if isinstance(changes, str) or not isinstance(changes, Iterable):
         raise ArgumentError(
             "changes must be names with values, as in {'seed': 3}, or a list of texts, as in "
-            f"['seed=3'], got {shown(changes)}"
+            f"['seed=3'], got {quoted(changes)}"
         )
     return dict(_parse_change(change, flag) for change in changes)
 
@@ -264,7 +264,7 @@ def changed_config(
         if isinstance(value, Mapping | BaseModel):
             raise ConfigError(
                 f"--set: a run that goes on keeps its schedules; {name} can be set to a value, or "
-                f"to 'auto', got {shown(value)}"
+                f"to 'auto', got {quoted(value)}"
             )
     return changed, values
 
@@ -285,13 +285,13 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> DqnConfig:
     if before.begin_with and not after.begin_with:
         raise ConfigError(
             "this run began with demonstrations (begin_with), and goes on with the same ones: name "
-            f"{shown(before.begin_with)} again"
+            f"{quoted(before.begin_with)} again"
         )
     for name in DqnConfig.model_fields:
         was, is_ = getattr(before, name), getattr(after, name)
         if name not in MAY_CHANGE and not _is_as_begun(name, was, is_):
             raise ConfigError(
-                f"{name} is {shown(was)} in this run and cannot become {shown(is_)} on resume"
+                f"{name} is {quoted(was)} in this run and cannot become {quoted(is_)} on resume"
                 + _what_can_change(name)
             )
     changes = {name: getattr(after, name) for name in MAY_CHANGE}
@@ -343,7 +343,7 @@ def _as_source(source: object) -> str:
     if not isinstance(source, str | Path):
         raise ArgumentError(
             "a config must be a DqnConfig, a shipped config's name or the path of a TOML file, "
-            f"got {shown(source)}"
+            f"got {quoted(source)}"
         )
     return str(source)
 
@@ -361,7 +361,7 @@ def _read(source: str) -> tuple[dict[str, Any], str]:
     shipped = shipped_configs()
     if source not in shipped:
         raise ConfigError(
-            f"no shipped config {shown(source)} and no path of a .toml file "
+            f"no shipped config {quoted(source)} and no path of a .toml file "
             f"(shipped: {', '.join(shipped)}){did_you_mean(source, shipped)}"
         )
     return _parse_toml(shipped[source], source), source
@@ -387,12 +387,14 @@ def _base_of(values: dict[str, Any], places: list[str]) -> str:
     """
     base, where = values["base"], in_one_line(places[-1], 200)
     if not isinstance(base, str):
-        raise ConfigError(f"{where}: base must be a config's name or path, got {shown(base)}")
+        raise ConfigError(f"{where}: base must be a config's name or path, got {quoted(base)}")
     source = str(Path(places[-1]).parent / base) if _is_path(base) else base
     if is_env_id(base) and not os.path.isfile(source):  # noqa: PTH113
         source = base
     if source in places:
-        raise ConfigError(f"{where}: base = {shown(base)} leads back to a config of the same chain")
+        raise ConfigError(
+            f"{where}: base = {quoted(base)} leads back to a config of the same chain"
+        )
     # A loop whose path grows each time (a/../a/../...) has a new path each time.
     if len(places) > _MOST_BASES:
         raise ConfigError(f"{where}: base leads through more than {_MOST_BASES} configs")
@@ -412,7 +414,7 @@ def _text_of(path: Path, *, follow: bool) -> str:
         reason = str(error.strerror)
     except ValueError as error:  # a pipe, a device, a file that is too large, or not a valid path
         reason = in_one_line(error)
-    raise ConfigError(f"cannot read config {shown(str(path))}: {reason}")
+    raise ConfigError(f"cannot read config {quoted(str(path))}: {reason}")
 
 
 def _parse_toml(text: str, where: str) -> dict[str, Any]:
@@ -427,13 +429,13 @@ def _parse_change(change: str, flag: str) -> tuple[str, Any]:
     require_a(str, "a change", change, "a text, as in 'seed=3'")
     name, equals, text = change.partition("=")
     if not equals or not name.strip():
-        raise ConfigError(f"{flag} wants name=value, got {shown(change)}")
+        raise ConfigError(f"{flag} wants name=value, got {quoted(change)}")
     try:
         values = load_toml(f"value = {text}", f"{flag} {name}")
     except tomllib.TOMLDecodeError:
         return name.strip(), text.strip()  # a bare word is a string: --set loss=squared
     if values.keys() != {"value"}:
-        raise ConfigError(f"{flag} wants one name=value, got several lines: {shown(change)}")
+        raise ConfigError(f"{flag} wants one name=value, got several lines: {quoted(change)}")
     return name.strip(), values["value"]
 
 

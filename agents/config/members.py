@@ -43,7 +43,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.own_live import OwnLive
 from targetnet.agents.config.pbt import PbtKeys, checked_pbt, pbt_of
 from targetnet.agents.config.synonyms import near_key
-from targetnet.rl_core.errors import ConfigError, in_one_line, shown
+from targetnet.rl_core.errors import ConfigError, in_one_line, quoted
 
 _MOST = 1_000
 
@@ -227,7 +227,7 @@ def require_one_form(configs: Mapping[str, DqnConfig]) -> None:
                     f"and {name} have {values[0]!r} and {values[1]!r}"
                 )
         steps = [of.longest_step for of in (of_first, config)]
-        if config.remembers and steps[0] != steps[1]:
+        if config.is_recurrent and steps[0] != steps[1]:
             raise ConfigError(
                 "n_step sets how long the sequences of a recurrent layer are, so members must have "
                 f"the same largest n_step: {first} and {name} have {steps[0]} and {steps[1]}"
@@ -245,9 +245,9 @@ def _product(given: Sequence[str]) -> list[dict[str, Any]]:
     for text in given:
         name, equals, values = (part.strip() for part in text.partition("="))
         if not equals or not name or not values:
-            raise ConfigError(f"--members wants NAME=VALUE,VALUE,..., got {shown(text)}")
+            raise ConfigError(f"--members wants NAME=VALUE,VALUE,..., got {quoted(text)}")
         if name in axes:
-            raise ConfigError(f"--members has {shown(name)} twice: name all its values at once")
+            raise ConfigError(f"--members has {quoted(name)} twice: name all its values at once")
         axes[name] = _list_of(values)
         _require_at_most(math.prod(map(len, axes.values())), "--members")
     return [dict(zip(axes, one, strict=True)) for one in itertools.product(*axes.values())]
@@ -260,14 +260,14 @@ def _list_of(text: str) -> list[Any]:
         return [value.strip() for value in text.split(",")]  # bare words
     if values.keys() != {"values"}:
         raise ConfigError(
-            f"--members wants the values of one key, got several lines: {shown(text)}"
+            f"--members wants the values of one key, got several lines: {quoted(text)}"
         )
     return list(values["values"])
 
 
 def _members(base: DqnConfig, tables: Any, where: str, seeds: int | None) -> Members:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ConfigError(f"{where} must be tables, [[members]], got {shown(tables)}")
+        raise ConfigError(f"{where} must be tables, [[members]], got {quoted(tables)}")
     if not tables:
         raise ConfigError(f"{where}: a population needs at least one member")
     if seeds is not None and seeds < 1:

@@ -24,7 +24,7 @@ from targetnet.agents.config.own_live import OwnLive, check_names
 from targetnet.agents.config.settings import LiveFloat, LiveInt, Settings, key, live, require_toml
 from targetnet.agents.config.synonyms import near_key
 from targetnet.agents.config.weight_actions import WeightAction
-from targetnet.rl_core.errors import did_you_mean, shown
+from targetnet.rl_core.errors import did_you_mean, quoted
 from targetnet.rl_core.schedules import Linear
 
 Size = Annotated[int, Field(ge=1)]
@@ -77,7 +77,7 @@ def _known_or_own(what: str, name: str, known: Sequence[str]) -> str:
     """
     if name not in known and not all(name.partition(":")):
         raise ValueError(
-            f"there is no {what} {shown(name)} ({', '.join(known)}, or your own as "
+            f"there is no {what} {quoted(name)} ({', '.join(known)}, or your own as "
             f"'module:function'){did_you_mean(name, known)}"
         )
     return name
@@ -146,7 +146,7 @@ class EnvKeys(Settings):
     def _check_wrapper_arguments(cls, given: Any) -> Any:
         each = given if isinstance(given, list | tuple) else [given]
         if not all(isinstance(one, dict) for one in each):
-            raise ValueError(f"must be a table, or a list of tables, got {shown(given)}")
+            raise ValueError(f"must be a table, or a list of tables, got {quoted(given)}")
         checked = tuple(map(require_toml, each))
         return checked if isinstance(given, list | tuple) else checked[0]
 
@@ -155,7 +155,7 @@ class EnvKeys(Settings):
     def _check_keys(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"{shown(name)} is named twice")
+                raise ValueError(f"{quoted(name)} is named twice")
         return names
 
     @field_validator("env_wrapper", mode="before")
@@ -163,7 +163,7 @@ class EnvKeys(Settings):
     def _check_wrapper(cls, given: Any) -> Any:
         names = tuple(given) if isinstance(given, list | tuple) else (given,)
         if not all(isinstance(name, str) for name in names):
-            raise ValueError(f"must be a wrapper's name, or a list of names, got {shown(given)}")
+            raise ValueError(f"must be a wrapper's name, or a list of names, got {quoted(given)}")
         for name in names:
             if name or names != ("",):
                 _known_or_own("env_wrapper", name, WRAPPERS)
@@ -428,12 +428,12 @@ class TargetKeys(Settings):
         for name in names:
             if name not in PREPARED:
                 raise ValueError(
-                    f"{shown(name)} is no value that can be prepared ({', '.join(PREPARED)})"
+                    f"{quoted(name)} is no value that can be prepared ({', '.join(PREPARED)})"
                     f"{did_you_mean(name, PREPARED)}"
                 )
         return tuple(dict.fromkeys(names))
 
-    def holds_by(self, name: str) -> bool:
+    def is_built_with(self, name: str) -> bool:
         """Returns True if updates are built with this live value, one of PREPARED."""
         return name in self.prepared or getattr(self, name) != 0
 
@@ -712,7 +712,7 @@ class SinkKeys(Settings):
         for name in names:
             if name not in LOG_TO:
                 raise ValueError(
-                    f"there is no {shown(name)} to log to ({', '.join(LOG_TO)})"
+                    f"there is no {quoted(name)} to log to ({', '.join(LOG_TO)})"
                     f"{did_you_mean(name, LOG_TO)}"
                 )
         return tuple(dict.fromkeys(names))
@@ -879,7 +879,7 @@ class DqnConfig(
         return self.model_copy(update=changes) if changes else self
 
     @property
-    def remembers(self) -> bool:
+    def is_recurrent(self) -> bool:
         """Returns True if the network has a recurrent layer."""
         return self.recurrent != "none"
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import FiniteFloat, field_validator, model_validator
 
 from targetnet.agents.config.settings import LiveFloat, Settings, schedule_in_shares
-from targetnet.rl_core.errors import in_one_line, shown
+from targetnet.rl_core.errors import in_one_line, quoted
 from targetnet.rl_core.hyperparameters import Knob
 from targetnet.rl_core.schedules import SCHEDULES
 
@@ -82,7 +82,7 @@ class OwnLive(Settings):
     @classmethod
     def _check_unit(cls, text: str) -> str:
         if not 1 <= len(text) <= _LONGEST_UNIT:
-            raise ValueError(f"must have 1 to {_LONGEST_UNIT} characters, got {shown(text)}")
+            raise ValueError(f"must have 1 to {_LONGEST_UNIT} characters, got {quoted(text)}")
         return text
 
     @model_validator(mode="after")
@@ -116,7 +116,7 @@ def check_names(names: Iterable[str], taken: Iterable[str]) -> None:
     for name in names:
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"{shown(name)} cannot name a live value: a name has lower-case letters, digits "
+                f"{quoted(name)} cannot name a live value: a name has lower-case letters, digits "
                 "and _, begins with a letter, and has at most 40 characters"
             )
         if name in taken or _TAKEN.fullmatch(name):

@@ -19,7 +19,7 @@ from targetnet.agents.config.live_values import configured_values, number_knobs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import Settings, key, parse
 from targetnet.agents.config.synonyms import near_key
-from targetnet.rl_core.errors import ConfigError, in_one_line, shown
+from targetnet.rl_core.errors import ConfigError, in_one_line, quoted
 from targetnet.rl_core.hyperparameters import Knob
 from targetnet.rl_core.schedules import SCHEDULES
 
@@ -61,7 +61,7 @@ class PbtKeys(Settings):
     @classmethod
     def _check_share(cls, share: float) -> float:
         if not 0 < share <= 0.5:
-            raise ValueError(f"must be a number in (0, 0.5], got {shown(share)}")
+            raise ValueError(f"must be a number in (0, 0.5], got {quoted(share)}")
         return share
 
     @field_validator("perturb")
@@ -73,7 +73,7 @@ class PbtKeys(Settings):
     @classmethod
     def _check_factors(cls, factors: tuple[float, ...]) -> tuple[float, ...]:
         if not factors or not all(factor > 0 for factor in factors):
-            raise ValueError(f"must be numbers > 0, at least one, got {shown(list(factors))}")
+            raise ValueError(f"must be numbers > 0, at least one, got {quoted(list(factors))}")
         return factors
 
     def copying(self, members: int) -> int:
@@ -95,7 +95,7 @@ def pbt_of(
       ConfigError: either is malformed. The values are not checked.
     """
     if table is not None and not isinstance(table, Mapping):
-        raise ConfigError(f"{where}: {PBT} must be a table, [{PBT}], got {shown(table)}")
+        raise ConfigError(f"{where}: {PBT} must be a table, [{PBT}], got {quoted(table)}")
     if isinstance(given, Mapping):
         changes = dict(given)
     else:

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from targetnet.rl_core.errors import BoundsError, ConfigError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.errors import BoundsError, ConfigError, did_you_mean, in_one_line, quoted
 from targetnet.rl_core.hyperparameters import LARGEST_FLOAT32, LARGEST_INT64, Knob
 from targetnet.rl_core.schedules import SCHEDULES, Constant, Geometric, Linear, Piecewise, Schedule
 from targetnet.rl_core.validation import Model, first_error, require_known
@@ -163,12 +163,12 @@ class Settings(Model):
     def _check_number_ranges(self) -> Settings:
         for name, value in self:
             if isinstance(value, int) and abs(value) > LARGEST_INT64:
-                raise BoundsError(f"{name} must fit into int64, got {shown(value)}")
+                raise BoundsError(f"{name} must fit into int64, got {quoted(value)}")
             if isinstance(value, float) and not abs(value) <= LARGEST_FLOAT32:
                 raise BoundsError(f"{name} must be finite and fit into float32, got {value!r}")
             for inner in _numbers_in(value):
                 if isinstance(inner, int) and abs(inner) > LARGEST_INT64:
-                    raise BoundsError(f"{name} has {shown(inner)}, which does not fit into int64")
+                    raise BoundsError(f"{name} has {quoted(inner)}, which does not fit into int64")
                 if inner != inner:  # it would not equal itself on resume
                     raise BoundsError(f"{name} must not contain nan")
         return self
@@ -228,7 +228,7 @@ def require_toml(arguments: dict[str, Any]) -> dict[str, Any]:
     """
     for name, value in arguments.items():
         if not _is_toml(value):
-            raise ValueError(f"{shown(name)} is {shown(value)}, which a TOML file cannot hold")
+            raise ValueError(f"{quoted(name)} is {quoted(value)}, which a TOML file cannot hold")
     return {name: _read_back(value) for name, value in arguments.items()}
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, FiniteFloat, model_validator
 from targetnet.agents.config.settings import Settings
 from targetnet.rl_core.control.timetable import PlannedAction
 from targetnet.rl_core.control.weight_actions import ActionArguments, as_value, words_of
-from targetnet.rl_core.errors import did_you_mean, shown
+from targetnet.rl_core.errors import did_you_mean, quoted
 
 _NUMBERS = {"factor": "perturb", "threshold": "recycle"}
 
@@ -44,7 +44,7 @@ class WeightAction(Settings):
         for name in values if isinstance(values, dict) else ():
             if name not in cls.model_fields:
                 raise ValueError(
-                    f"an action has no key {shown(name)} ({', '.join(cls.model_fields)})"
+                    f"an action has no key {quoted(name)} ({', '.join(cls.model_fields)})"
                     + did_you_mean(name, cls.model_fields)
                 )
 
@@ -70,6 +70,6 @@ class WeightAction(Settings):
             if getattr(self, name) is not None and self.do != action:
                 raise ValueError(f"{name} is for {action}, got {self.do}")
         if self.block is not None and len(self.block.split()) != 1:
-            raise ValueError(f"block must be one name, got {shown(self.block)}")
+            raise ValueError(f"block must be one name, got {quoted(self.block)}")
         _ = self.words
         return self

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from targetnet.agents.controllers.run_view import RunView
-from targetnet.rl_core.errors import ConfigError, shown
+from targetnet.rl_core.errors import ConfigError, quoted
 
 PERIODS = (30, 100, 300, 1_000)
 WINDOW, BONUS = 40, 1.0
@@ -71,14 +71,14 @@ def require_bandit(periods: Any = PERIODS, window: Any = WINDOW, bonus: Any = BO
     """
     several = isinstance(periods, list | tuple) and len(periods) >= 2
     if not several or not all(_whole(p) and p >= 1 for p in periods):
-        raise ConfigError(f"periods must be at least two whole numbers >= 1, got {shown(periods)}")
+        raise ConfigError(f"periods must be at least two whole numbers >= 1, got {quoted(periods)}")
     if len(set(periods)) != len(periods):
-        raise ConfigError(f"periods must be different numbers, got {shown(periods)}")
+        raise ConfigError(f"periods must be different numbers, got {quoted(periods)}")
     number = isinstance(bonus, int | float) and not isinstance(bonus, bool)
     if not _whole(window) or window < len(periods) or not number or not 0 <= bonus < math.inf:
         raise ConfigError(
             f"window must be a whole number >= {len(periods)} (the number of periods), and bonus a "
-            f"finite number >= 0, got {shown(window)} and {shown(bonus)}"
+            f"finite number >= 0, got {quoted(window)} and {quoted(bonus)}"
         )
 
 

@@ -14,7 +14,7 @@ from targetnet.agents.controllers.copies import (
     require_copies,
     unmeasured,
 )
-from targetnet.rl_core.errors import ConfigError, did_you_mean, shown
+from targetnet.rl_core.errors import ConfigError, did_you_mean, quoted
 from targetnet.rl_core.own_function import imported
 
 _SHIPPED = (copy_when_fit, copy_when_far, period_bandit)
@@ -42,7 +42,7 @@ def _require_for_shipped(name: str, config: DqnConfig) -> None:
     """Checks what a shipped controller would say at its first call."""
     rule = _MEASURED_BY.get(name)
     if rule:
-        if not config.holds_by(rule):
+        if not config.is_built_with(rule):
             raise unmeasured(rule)
         require_copies(**config.controller_args)
     if name == "period_bandit":
@@ -67,7 +67,7 @@ def _require_arguments(name: str, function: Callable[..., Any], given: dict[str,
     for argument in given:
         if argument not in named and not takes_any:
             raise ConfigError(
-                f"controller_args: controller {name!r} takes no {shown(argument)}; it takes "
+                f"controller_args: controller {name!r} takes no {quoted(argument)}; it takes "
                 f"{', '.join(named) or 'none'}{did_you_mean(argument, named)}"
             )
     try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from targetnet.agents.controllers.run_view import Fit, RunView
-from targetnet.rl_core.errors import ConfigError, shown
+from targetnet.rl_core.errors import ConfigError, quoted
 
 _SYNC = {"do": "sync"}
 
@@ -49,9 +49,9 @@ def require_copies(*, min_age: Any = 1, **threshold: Any) -> None:
     for name, value in threshold.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not 0 < value < math.inf:
-            raise ConfigError(f"{name} must be a number > 0, got {shown(value)}")
+            raise ConfigError(f"{name} must be a number > 0, got {quoted(value)}")
     if not isinstance(min_age, int) or isinstance(min_age, bool) or min_age < 0:
-        raise ConfigError(f"min_age must be a whole number >= 0, got {shown(min_age)}")
+        raise ConfigError(f"min_age must be a whole number >= 0, got {quoted(min_age)}")
 
 
 def _is_old(seen: RunView, min_age: int) -> bool:

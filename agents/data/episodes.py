@@ -19,7 +19,7 @@ from targetnet.envs.recorder import RecordedSteps, Recorder
 from targetnet.envs.spaces import Spaces, read_spaces
 from targetnet.envs.stored_observations import given_back, wanted_space
 from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointStore, chunk_end
-from targetnet.rl_core.philox import OutsideStream
+from targetnet.rl_core.philox import NumpyStream
 
 _AT_ONCE = 10  # envs; one call into the graph acts for all of them
 Columns = dict[str, np.ndarray]
@@ -79,7 +79,7 @@ def played(
     with contextlib.closing(envs_beside(config, num_envs, seed=wanted.seed, around=around)) as envs:
         for recorder in recorders:
             recorder.masks = envs.spaces.masks
-        stream = OutsideStream(wanted.seed, "record")
+        stream = NumpyStream(wanted.seed, "record")
         act = exploring(playing(policy.greedy, num_envs), wanted.epsilon, envs, stream)
         step, too_long = envs.reset(), TooLong(envs, config.eval_max_steps)
         time_step = done = 0

@@ -18,7 +18,7 @@ import numpy as np
 
 from targetnet.agents.data.errors import UnsafeData
 from targetnet.agents.data.metadata import METADATA, Metadata
-from targetnet.rl_core.errors import reason_of, shown
+from targetnet.rl_core.errors import quoted, reason_of
 from targetnet.rl_core.memory import format_bytes, memory_limit
 from targetnet.rl_core.regular_file import open_regular
 
@@ -243,7 +243,7 @@ def _has(group: Any, name: str) -> bool:
 
 
 def _where(group: Any, name: str) -> str:
-    return shown(f"{group.name.rstrip('/')}/{name}")
+    return quoted(f"{group.name.rstrip('/')}/{name}")
 
 
 def _opened(group: Any, name: str) -> Any:

@@ -17,7 +17,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
 from targetnet.agents.data.errors import UnsafeData
-from targetnet.rl_core.errors import reason_of, shown
+from targetnet.rl_core.errors import quoted, reason_of
 from targetnet.rl_core.regular_file import read_regular
 
 METADATA = "metadata.json"
@@ -87,11 +87,11 @@ def read_metadata(directory: Path, inner: Path) -> Metadata:
     version = found.get("minari_version")
     if version not in supported_dataset_versions:
         raise UnsafeData(
-            f"Minari {__version__} does not read datasets of version {shown(version)}; it reads "
+            f"Minari {__version__} does not read datasets of version {quoted(version)}; it reads "
             f"{', '.join(sorted(supported_dataset_versions))}"
         )
     if found.get("data_format") != HDF5:
-        raise UnsafeData(f"wanted data_format {HDF5!r}, got {shown(found.get('data_format'))}")
+        raise UnsafeData(f"wanted data_format {HDF5!r}, got {quoted(found.get('data_format'))}")
     return Metadata(
         _space(found, "observation_space"),
         _space(found, "action_space"),
@@ -108,13 +108,13 @@ def _parsed(what: str, text: str | bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UnsafeData(f"{what} is no JSON: {error}") from None
     if not isinstance(found, dict):
-        raise UnsafeData(f"{what} must be a JSON object, got {shown(found)}")
+        raise UnsafeData(f"{what} must be a JSON object, got {quoted(found)}")
     return found
 
 
 def _whole(what: str, value: Any, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UnsafeData(f"{what} must be a whole number >= {least}, got {shown(value)}")
+        raise UnsafeData(f"{what} must be a whole number >= {least}, got {quoted(value)}")
     return value
 
 
@@ -124,7 +124,7 @@ def _space(metadata: Mapping[str, Any], name: str) -> gym.Space[Any]:
 
     text = metadata.get(name)
     if not isinstance(text, str):
-        raise UnsafeData(f"{METADATA} must have {name!r}, a text, got {shown(text)}")
+        raise UnsafeData(f"{METADATA} must have {name!r}, a text, got {quoted(text)}")
     form = _parsed(f"{name} in {METADATA}", text)
     _require_space(name, form, _DEEPEST)
     try:
@@ -150,20 +150,20 @@ def _require_space(name: str, form: Any, depth: int) -> None:
             _whole(f"a length of {name} in {METADATA}", size)
         if math.prod(sizes) > _MOST_NUMBERS:
             raise UnsafeData(
-                f"{name} in {METADATA} has the shape {shown(shape)}, more than "
+                f"{name} in {METADATA} has the shape {quoted(shape)}, more than "
                 f"{_MOST_NUMBERS:,} numbers"
             )
     elif kind not in ("Discrete", "MultiDiscrete", "Text"):
-        raise UnsafeData(f"{name} in {METADATA} is no space of Minari: {shown(kind)}")
+        raise UnsafeData(f"{name} in {METADATA} is no space of Minari: {quoted(kind)}")
     if kind in ("Box", "MultiDiscrete") and form.get("dtype") not in _NUMBERS:
-        raise UnsafeData(f"{name} in {METADATA} has numbers of type {shown(form.get('dtype'))}")
+        raise UnsafeData(f"{name} in {METADATA} has numbers of type {quoted(form.get('dtype'))}")
 
 
 def _spec(text: Any) -> EnvSpec | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise UnsafeData(f"env_spec in {METADATA} must be a text, got {shown(text)}")
+        raise UnsafeData(f"env_spec in {METADATA} must be a text, got {quoted(text)}")
     found = _parsed(f"env_spec in {METADATA}", text)
     env_id, kwargs = found.get("id"), found.get("kwargs") or {}
     limit, wrappers = found.get("max_episode_steps"), found.get("additional_wrappers") or []
@@ -171,7 +171,7 @@ def _spec(text: Any) -> EnvSpec | None:
         limit = _whole(f"max_episode_steps of env_spec in {METADATA}", limit, 1)
     names = [of.get("name") if isinstance(of, dict) else of for of in wrappers]
     if not isinstance(kwargs, dict) or not all(isinstance(name, str) for name in (env_id, *names)):
-        raise UnsafeData(f"env_spec in {METADATA} is no spec of an env: {shown(text)}")
+        raise UnsafeData(f"env_spec in {METADATA} is no spec of an env: {quoted(text)}")
     try:
         return EnvSpec(
             str(env_id),

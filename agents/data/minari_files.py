@@ -19,7 +19,7 @@ from targetnet.agents.data.errors import DataError, UnsafeData
 from targetnet.agents.data.hdf5 import NAME, EpisodeColumns, EpisodeFile
 from targetnet.agents.data.metadata import METADATA, file_within, read_metadata
 from targetnet.envs.recorder import RecordedSteps
-from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line, quoted
 
 # Older versions can store pictures as JPEG alone, which loses what they show.
 _LEAST = (0, 5, 4)
@@ -90,7 +90,7 @@ def id_of(out: Path) -> str:
     if not _NAME.fullmatch(out.name):
         raise DataError(
             "a dataset's directory must be named as Minari names datasets, NAME-v0, as in "
-            f"data/cartpole-v0, got {shown(str(out))}"
+            f"data/cartpole-v0, got {quoted(str(out))}"
         )
     whole, root = out.resolve(), root_of_datasets().resolve()
     below = whole.relative_to(root).as_posix() if root in whole.parents else ""
@@ -113,7 +113,7 @@ def directory_of(dataset: str) -> Path:
     known = [path.parent.parent for path in root.glob("**/data/metadata.json")]
     ids = [path.relative_to(root).as_posix() for path in known]
     raise DataError(
-        f"there is no Minari dataset {shown(dataset)}: it is neither a directory with a dataset "
+        f"there is no Minari dataset {quoted(dataset)}: it is neither a directory with a dataset "
         f"nor the id of one in {root} ({_ROOT}){did_you_mean(dataset, ids)}"
     )
 
@@ -183,7 +183,7 @@ def _require_storable_keys(space: gym.Space[Any]) -> None:
         for key in space:
             if not isinstance(key, str) or "/" in key:
                 raise DataError(
-                    f"Minari cannot store a part that is called {shown(key)}: it takes texts "
+                    f"Minari cannot store a part that is called {quoted(key)}: it takes texts "
                     "without a slash; put a wrapper around the env that calls it otherwise "
                     "(env_wrapper)"
                 )

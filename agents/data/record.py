@@ -33,7 +33,7 @@ from targetnet.envs.stored_observations import wanted_space
 from targetnet.rl_core.arguments import path_of, require_whole
 from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointStore
 from targetnet.rl_core.digest import Digest
-from targetnet.rl_core.errors import BoundsError, shown
+from targetnet.rl_core.errors import BoundsError, quoted
 
 EPISODES = 100  # by default
 _SEED_OFFSET = 3_000_017  # keeps the seeds apart from training, evaluation and play
@@ -136,7 +136,7 @@ def _wanted(
     if episodes is not None and env_steps is not None:
         raise DataError("episodes and env_steps are two ways to say how much; leave one out")
     if not 0 <= epsilon <= 1:
-        raise BoundsError(f"epsilon must be in [0, 1], got {shown(epsilon)}")
+        raise BoundsError(f"epsilon must be in [0, 1], got {quoted(epsilon)}")
     if env_steps is not None:
         require_whole("env_steps", env_steps, 1)
     else:

@@ -25,7 +25,7 @@ from targetnet.envs.observations import ADVICE, LARGEST
 from targetnet.envs.spaces import Spaces, read_spaces
 from targetnet.envs.stacks import frame_shape
 from targetnet.rl_core.digest import Digest
-from targetnet.rl_core.errors import EnvError, EnvFault, in_one_line, shown
+from targetnet.rl_core.errors import EnvError, EnvFault, in_one_line, quoted
 
 _LEARNED_FROM = ("observations", "actions", "rewards", "terminations", "truncations")
 
@@ -153,7 +153,7 @@ class DatasetRows:
         good = (action >= 0) & (action < np.array(form.branches or form.outputs))
         wrong = ~good.reshape(length, -1).all(axis=1)
         if wrong.any():
-            raise _BadEpisode(f"action {shown(given[wrong][0].tolist())}, which is none of {form}")
+            raise _BadEpisode(f"action {quoted(given[wrong][0].tolist())}, which is none of {form}")
         nothing = np.zeros((1, *form.agent_shape), np.int64)
         return np.concatenate([action, nothing]).astype(np.int32)
 
@@ -189,7 +189,7 @@ class _BadEpisode(Exception):
 
 def _require(good: bool | np.bool_, wanted: str, got: np.ndarray) -> None:
     if not good:
-        raise _BadEpisode(f"wanted {wanted}, got {shown(got.tolist())}")
+        raise _BadEpisode(f"wanted {wanted}, got {quoted(got.tolist())}")
 
 
 def _common_spaces(dataset: Dataset, config: DqnConfig, envs: Envs) -> Spaces:

@@ -15,7 +15,7 @@ from targetnet.agents.data.errors import DataError
 from targetnet.agents.data.minari_files import Dataset, directory_of
 from targetnet.agents.data.rows import DatasetContent, DatasetRows
 from targetnet.envs.registry import find_spec
-from targetnet.rl_core.errors import EnvError, in_one_line, shown
+from targetnet.rl_core.errors import EnvError, in_one_line, quoted
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from targetnet.agents.dqn.agent import DqnAgent
@@ -170,8 +170,8 @@ def _with_env(config: DqnConfig, dataset: Dataset) -> DqnConfig:
         for name, value in kwargs.items():
             if not _is_plain({name: value}):
                 raise DataError(
-                    f"the dataset {dataset.path} was recorded from {env_id} with {shown(name)} = "
-                    f"{shown(value)}, which could name a module or a file; name the env in the "
+                    f"the dataset {dataset.path} was recorded from {env_id} with {quoted(name)} = "
+                    f"{quoted(value)}, which could name a module or a file; name the env in the "
                     "config, with env_id and env_kwargs"
                 )
         if spec.max_episode_steps not in (None, usual.max_episode_steps):

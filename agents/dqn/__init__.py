@@ -3,7 +3,7 @@
 agent.py                 DqnAgent: one agent, as envs and loops see it
 parts.py                 what an agent consists of: what is in the graph, and what it has of its own
 population.py            P agents of one form on one graph
-batched_update_graph.py  calls of members that need no seat: updates of many in one call
+batched_update_graph.py  calls by rows of all members: updates of many in one call
 update_batching.py       what Python knows around these calls
 network_parts.py         the config's network, built once or as a chain
 network_outputs.py       networks that were built, called again

@@ -63,11 +63,11 @@ class Actor:
         self._time_step = np.zeros(1, np.int64)
         self.time_step: int | None = 0
         self._stack = memory.rows.stack
-        self._columns, self._remembers = exploration.columns, config.remembers
+        self._columns, self._remembers = exploration.columns, config.is_recurrent
         # Plain epsilon-greedy needs nothing of the graph but the best action.
-        self._outside = exploration.outside(masks, config.seed)
+        self._in_numpy = exploration.in_numpy(masks, config.seed)
         # What a row changes of a network's numbers must not wait until somebody asks for the rows.
-        may_wait = self._outside is not None and not config.normalize_observations
+        may_wait = self._in_numpy is not None and not config.normalize_observations
         self._buffer = RowBuffer() if may_wait else None
         fitting = _WAITING_BYTES * memory.steps // memory.nbytes
         self._most = min(_WAITING_AT_MOST, fitting, memory.steps // 2, memory.rows.most_at_once)
@@ -173,7 +173,7 @@ class Actor:
 
     def _chosen(self, observation: np.ndarray, *more: np.ndarray) -> np.ndarray:
         """Chooses outside the graph for one more time step, once what it shows is checked."""
-        choose = self._outside
+        choose = self._in_numpy
         assert choose is not None
         self._calls.check_shown((observation, *more))
         if self.time_step is None:
@@ -206,9 +206,9 @@ class Actor:
         """
         _require_apart(self._calls)
         self._read_knobs()
-        if self._outside is not None:
+        if self._in_numpy is not None:
             how = self._epsilon.item(), time_step
-            return {"action": self._outside(self._calls.greedy_apart, observation, *how)}
+            return {"action": self._in_numpy(self._calls.greedy_apart, observation, *how)}
         self._time_step[0] = time_step
         fed = [*self._fed.values(), *self._own.values(), *(() if legal is None else (legal,))]
         begins = (autoreset,) if self._remembers else ()

@@ -1,4 +1,4 @@
-"""Calls of members that need no seat: built on the matrices that keep all members' values."""
+"""Calls that go by rows of all members' values, so that no member is loaded."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _GREEDY, _STORE, _UPDATE = range(3)
 
 
 class BatchedUpdateGraph:
-    """Builds them, and the seat. Make it last of all in the graph.
+    """Builds them, and `ActiveMember`. Make it last of all in the graph.
 
     Args:
       engine, networks, memory, learner, live, own: of the agent.
       root: under which it was built, with members.
 
     Attributes:
-      seat: the members' seat.
+      active: the member whose values the variables have.
       greedy: the greedy policy, which is fed the member's number last.
       store: stores a time step of each of K members: fed [K] int64 members, and the columns of the
         replay, [K, N, ...] each.
@@ -64,23 +64,23 @@ class BatchedUpdateGraph:
                 used_by(lambda: memory.write({name: of[0] for name, of in rows.items()})),
                 used_by(self._recorded_update),
             ]
-            self.seat = ActiveMember(engine, root, uses)
+            self.active = ActiveMember(engine, root, uses)
             self._build_greedy(own)
             self._build_store()
             self._build_update()
 
     def _build_greedy(self, own: OwnFeeds) -> None:
-        member, kept = tf.placeholder(tf.int64, [], "member"), self.seat.kept
-        matrices = kept.used_by(_GREEDY)
+        member, store = tf.placeholder(tf.int64, [], "member"), self.active.store
+        matrices = store.used_by(_GREEDY)
         rows = [matrix.rows(member) for matrix in matrices]
-        with kept.stand_ins(matrices, rows, member).instead():
+        with store.overrides(matrices, rows, member).instead():
             values = self._networks.greedy_by()
         observations, branches = self._networks.observations, self._networks.branches
         self.greedy = GreedyPolicy(self._engine, values, observations, None, own, branches, member)
 
     def empty_rows(self) -> dict[str, np.ndarray]:
         """Returns an array [P, N, ...] for each column that `store` is fed, by its name."""
-        count = self.seat.kept.count
+        count = self.active.store.count
         return {
             name: np.zeros([count, *of.shape.as_list()[1:]], of.dtype.as_numpy_dtype)
             for name, of in self._columns.items()
@@ -94,9 +94,9 @@ class BatchedUpdateGraph:
         ]
 
     def _build_store(self) -> None:
-        members, kept = tf.placeholder(tf.int64, [None], "members"), self.seat.kept
-        matrices = kept.used_by(_STORE)
-        values = kept.stand_ins(
+        members, store = tf.placeholder(tf.int64, [None], "members"), self.active.store
+        matrices = store.used_by(_STORE)
+        values = store.overrides(
             matrices, [matrix.rows(members) for matrix in matrices], members[:, tf.newaxis]
         )
         with values.instead():
@@ -105,21 +105,22 @@ class BatchedUpdateGraph:
         self.store = self._engine.callable(None, [members, *self._columns.values()], [done, *after])
 
     def _build_update(self) -> None:
-        kept = self.seat.kept
-        self._members = members = tf.placeholder(tf.int64, [kept.count], "members")
+        store = self.active.store
+        self._members = members = tf.placeholder(tf.int64, [store.count], "members")
         count = tf.placeholder(tf.int32, [], "count")
         self._feeds = feeds = [
-            tf.placeholder(of.dtype, [kept.count, *of.shape.as_list()]) for of in self._live.tensors
+            tf.placeholder(of.dtype, [store.count, *of.shape.as_list()])
+            for of in self._live.tensors
         ]
         signs = joint_updates(
-            self._one_update, kept, _UPDATE, members, count, feeds,
+            self._one_update, store, _UPDATE, members, count, feeds,
             like=tf.TensorSpec([3], tf.float32),
         )  # fmt: skip
         self.update = self._engine.callable(signs, [members, count, *feeds])
         self._build_read()
 
     def _build_read(self) -> None:
-        matrices = [m for m in self.seat.kept.used_by(_UPDATE) if m.assigned[_UPDATE]]
+        matrices = [m for m in self.active.store.used_by(_UPDATE) if m.assigned[_UPDATE]]
         member = tf.placeholder(tf.int64, [], "member")
         rows = [matrix.rows(member) for matrix in matrices]
         self.read = self._engine.callable(rows, [member])
@@ -144,6 +145,6 @@ def can_join(config: DqnConfig, exploration: Exploration, masks: bool) -> bool:
     """
     one_compiled = config.xla and config.threads == 1 and config.updates_per_learn == 1
     plain = config.loop == "plain" and not (config.prioritized or config.freeze or config.rollout)
-    outside = exploration.outside(masks, config.seed) is not None
+    in_numpy = exploration.in_numpy(masks, config.seed) is not None
     rows_alone = not config.normalize_observations and config.network not in FRAMES
-    return one_compiled and plain and outside and rows_alone
+    return one_compiled and plain and in_numpy and rows_alone

@@ -80,7 +80,7 @@ def require_branching(config: DqnConfig, branches: Sequence[int]) -> None:
         "needs a replay and a target network; leave rollout out": config.rollout > 0,
         f"needs one network, got chain = {config.chain}": config.chain > 1,
         "has no penalty on values; leave functional_weight, cql_weight and margin_weight out": any(
-            map(config.holds_by, ("functional_weight", "cql_weight", "margin_weight"))
+            map(config.is_built_with, ("functional_weight", "cql_weight", "margin_weight"))
         ),
         "gets its priorities from the learner; leave actor_priorities out": (
             config.loop == "remote" and config.actor_priorities

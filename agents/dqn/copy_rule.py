@@ -153,10 +153,10 @@ class CopyRule:
         counts = RuleCounts(*tf.unstack(self.counts.read_value()))
         numbers, counts, due = self._by_age(age, numbers, counts)
         triggers = []
-        if self._config.holds_by("sync_fit"):
+        if self._config.is_built_with("sync_fit"):
             numbers, fits = self._fit(age, numbers, td_error)
             triggers.append(fits)
-        if self._config.holds_by("sync_distance"):
+        if self._config.is_built_with("sync_distance"):
             triggers.append(self._far())
         if triggers:
             old_enough = age >= self._live["min_target_age"]
@@ -171,7 +171,7 @@ class CopyRule:
           made: bool scalar: whether the update was; None: it is never otherwise.
         """
         numbers, counts, before = ruling.numbers, ruling.counts, self.counts.read_value()
-        if self._config.holds_by("sync_growth"):
+        if self._config.is_built_with("sync_growth"):
             grown = tf.minimum(numbers.period * (1.0 + self._live["sync_growth"]), _LONGEST)
             numbers = numbers._replace(period=tf.where_v2(copied, grown, numbers.period))
         _, *last = tf.unstack(before)
@@ -193,7 +193,7 @@ class CopyRule:
         """The period as it is now, and whether the target has that age."""
         configured, most = self._live["sync_period"], self._live["max_target_age"]
         period = configured
-        if self._config.holds_by("sync_growth"):
+        if self._config.is_built_with("sync_growth"):
             anew = tf.logical_or(
                 tf.not_equal(counts.grown_from, configured),
                 tf.equal(self._live["sync_growth"], 0.0),
@@ -231,7 +231,7 @@ class CopyRule:
 
 def copy_rule(config: DqnConfig, live: LiveFeeds, networks: Networks) -> CopyRule | None:
     """Returns the rule of a config; None if the target is copied at the age `sync_period` alone."""
-    if not any(map(config.holds_by, SYNC_RULES)):
+    if not any(map(config.is_built_with, SYNC_RULES)):
         return None
     return CopyRule(config, live, networks)
 

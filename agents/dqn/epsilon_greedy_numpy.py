@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from targetnet.rl_core.philox import OutsideStream
+from targetnet.rl_core.philox import NumpyStream
 
 LOWEST = np.finfo(np.float32).min  # of a choice that is none, or illegal
 _DRAWN_AT_ONCE = 256  # time steps
@@ -28,7 +28,7 @@ class EpsilonGreedy:
 
     def __init__(
         self,
-        stream: OutsideStream,
+        stream: NumpyStream,
         num_envs: int,
         num_actions: int,
         branches: Sequence[int] = (),
@@ -67,7 +67,7 @@ class EpsilonGreedy:
 
     def _draw(self, time_step: int) -> None:
         shape = 1 + max(1, len(self._branches)), self._num_envs
-        drawn = self._stream.uniform_outside(time_step, _DRAWN_AT_ONCE, shape)
+        drawn = self._stream.uniform_in_numpy(time_step, _DRAWN_AT_ONCE, shape)
         self._first = time_step
         coins = self._explores = drawn[:, 0]  # [T, N]
         if self._branches:

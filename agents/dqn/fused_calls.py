@@ -40,9 +40,9 @@ def fused_calls(
     # where operations share their work between threads.
     more_than_one = config.updates_per_learn != 1 or config.num_envs > 1 or config.rollout > 0
     one_too = config.xla and config.threads == 1
-    fewest = 1 if one_too else 2
+    min_updates = 1 if one_too else 2
     if config.network in FRAMES or not (more_than_one or one_too):
-        return {}, fewest
+        return {}, min_updates
     count = tf.placeholder(tf.int32, [], "updates") if more_than_one else None
     calls = {}
     # Not a set: its order differs between processes, and a stored compilation would not be found.
@@ -50,7 +50,7 @@ def fused_calls(
         trained = [name for name in blocks if name not in exempt]
         adam = LoopAdam(moments, trained, exempt if config.on_sync else ())
         calls[exempt] = _fused(config, update, adam, count, like)
-    return calls, fewest
+    return calls, min_updates
 
 
 def _fused(

@@ -81,13 +81,13 @@ class Learner:
         self.gradients = Gradients(engine, self.ops, *shown, networks, live, memory)
         self.moments = LoopMoments(engine, self.ops)
         self.freeze = _freeze(config, self.ops)
-        fused, fewest = fused_calls(
+        fused, min_updates = fused_calls(
             config, self.update, self.moments, self.freeze, self.blocks, self.learned
         )
         stats = self.learned.stats()
         self._calls = PhaseCalls(
-            engine, self.ops, self.moments, alone.end, self.update.young_end,
-            stats, fused, fewest, live.tensors, self.clock,
+            engine, self.ops, self.moments, alone.end, self.update.end_without_sync,
+            stats, fused, min_updates, live.tensors, self.clock,
         )  # fmt: skip
         reset = self._reset() if config.on_sync else None
         self._copies = Copies(engine, networks, self.clock, reset)

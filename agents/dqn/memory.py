@@ -75,12 +75,12 @@ def build_memory(
     recurrent = recurrent_of(config)
     if recurrent is not None:
         columns.append(Column(STATE, tf.float32, (recurrent.state_size,)))
-    history = config.burn_in if config.remembers else 0
+    history = config.burn_in if config.is_recurrent else 0
     rows = ValidRows(capacity, config.num_envs, columns, stack=stack, history=history)
     n_step = live.reader("n_step") if "n_step" in live else None
     steps = NStepTransitions(rows, live.reader("discount"), n_step, learned_rewards(live))
     items: Items = steps
-    if config.remembers:
+    if config.is_recurrent:
         items = StoredSequences(
             rows, steps, length=config.sequence_length, burn_in=config.burn_in,
             most_steps=config.longest_step,

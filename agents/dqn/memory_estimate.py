@@ -17,7 +17,7 @@ from targetnet.agents.config.model import NETWORKS, DqnConfig
 from targetnet.agents.dqn.heads import head_of
 from targetnet.agents.dqn.torso import recurrent_of
 from targetnet.rl_core.arguments import require_a, require_whole
-from targetnet.rl_core.errors import ArgumentError, shown
+from targetnet.rl_core.errors import ArgumentError, quoted
 from targetnet.rl_core.memory import Need, check_needs
 from targetnet.rl_core.networks import COSINES, IMPALA, MINATAR, NATURE, RECURRENT
 
@@ -56,11 +56,11 @@ def require_memory(
     require_a(DqnConfig, "config", config, "a DqnConfig (load_config loads one by its name)")
     if not isinstance(observation_shape, Sequence) or any(n < 0 for n in observation_shape):
         raise ArgumentError(
-            f"observation_shape must be sizes such as (4,), got {shown(observation_shape)}"
+            f"observation_shape must be sizes such as (4,), got {quoted(observation_shape)}"
         )
     if not _is_number_type(observation_dtype):
         raise ArgumentError(
-            f"observation_dtype must be float32, uint8 or bool, got {shown(observation_dtype)}"
+            f"observation_dtype must be float32, uint8 or bool, got {quoted(observation_dtype)}"
         )
     require_whole("num_actions", num_actions, 1)
     require_a(Sequence, "branches", branches, "sizes such as (3, 2), or ()")
@@ -68,7 +68,7 @@ def require_memory(
         require_whole("each of branches", size, 1)
     if branches and sum(branches) != num_actions:
         raise ArgumentError(
-            f"branches must have the sum num_actions = {num_actions:,}, got {shown(branches)}"
+            f"branches must have the sum num_actions = {num_actions:,}, got {quoted(branches)}"
         )
     dtype = np.dtype(observation_dtype)
     found = needs(
@@ -114,7 +114,7 @@ def needs(
         # The network looks at all rows of a rollout at once.
         rows, kept = (config.rollout + config.stored_stack) * config.num_envs, "rollout"
         batch = max(batch, rows)
-    if config.remembers:
+    if config.is_recurrent:
         # The steps before and after those that are learned from are observed only.
         beside = (config.burn_in + config.longest_step) * n * dtype.itemsize
         transition = transition * config.sequence_length + beside
@@ -191,7 +191,7 @@ def network_size(
     """Weights of one network, and what one observation makes in it."""
     torso, features = _torso_size(config, observation_shape)
     weights, units = torso
-    if config.remembers:
+    if config.is_recurrent:
         gates = RECURRENT[config.recurrent].gates * config.recurrent_units
         weights += _dense(features, gates) + _dense(config.recurrent_units, gates)
         units, features = units + gates, config.recurrent_units
@@ -311,7 +311,7 @@ def _largest_of_networks(config: DqnConfig) -> str:
         "past_states": config.past_states,
         "chain": config.chain,
         "averaged_targets": config.averaged_targets,
-        "recurrent_units": config.recurrent_units * config.remembers,
+        "recurrent_units": config.recurrent_units * config.is_recurrent,
         name or "hidden": max(numbers, *config.hidden, 0),
     }
     return max(sizes, key=lambda name: sizes[name])

@@ -65,7 +65,7 @@ def pieces(
     else:
         taken = {"value", "advantage"} if config.dueling else {"head"}
         taken |= kind.blocks | links_after_first(config)
-        taken |= {_RECURRENT} if config.remembers else set()
+        taken |= {_RECURRENT} if config.is_recurrent else set()
         taken |= {NORMALIZE} if config.normalize_observations else set()
         own = OwnNetwork(config.network, taken, config.live)
 

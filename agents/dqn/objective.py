@@ -104,13 +104,13 @@ class Objective:
         else:
             td = self._head.hard(terms, self._choice(seen, then, i))
         priority = self._head.priority(td)
-        if self._config.holds_by("functional_weight"):
+        if self._config.is_built_with("functional_weight"):
             td = td._replace(loss=td.loss + self._penalty(seen, i))
-        if self._config.holds_by("cql_weight"):
+        if self._config.is_built_with("cql_weight"):
             batch, weight = seen.batch, self._live["cql_weight"]
             penalty = conservative_penalty(now.q, batch.a_tm1, weight, batch.legal_tm1)
             td = td._replace(loss=td.loss + penalty)
-        if self._config.holds_by("margin_weight"):
+        if self._config.is_built_with("margin_weight"):
             td = td._replace(loss=td.loss + self._margin(seen.batch, now))
         return Regression(td, priority, now.q)
 
@@ -118,9 +118,9 @@ class Objective:
         """The target's values of s_t, or a blend with the online network's."""
         then = seen.then[i]
         names = "online_weight", "min_weight"
-        if not any(map(self._config.holds_by, names)):
+        if not any(map(self._config.is_built_with, names)):
             return then
-        weights = (self._live[of] if self._config.holds_by(of) else 0.0 for of in names)
+        weights = (self._live[of] if self._config.is_built_with(of) else 0.0 for of in names)
         return self._head.blend(then, seen.online_then[i], *weights)
 
     def _penalty(self, seen: BatchValues, i: int) -> tf.Tensor:

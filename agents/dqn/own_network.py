@@ -23,7 +23,7 @@ from targetnet.rl_core.errors import (
     UnknownName,
     did_you_mean,
     in_one_line,
-    shown,
+    quoted,
 )
 from targetnet.rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
 from targetnet.rl_core.networks import Conditions
@@ -117,10 +117,10 @@ class OwnNetwork:
         # A symbolic one: NumPy's arrays and eager tensors are of no graph.
         if not tf.is_symbolic_tensor(features):
             raise self._not_features(_kind(features))
-        shown = tf2.nest.flatten(observation)[0]
-        shape, batch = features.shape, shown.shape[0]
+        first_part = tf2.nest.flatten(observation)[0]
+        shape, batch = features.shape, first_part.shape[0]
         if shape.rank != 2 or not shape[1] or (batch and shape[0] not in (None, batch)):
-            raise self._not_features(f"shape {shape} of observations of shape {shown.shape}")
+            raise self._not_features(f"shape {shape} of observations of shape {first_part.shape}")
         if features.dtype != tf.float32:
             raise self._not_features(features.dtype.name)
         return features
@@ -228,7 +228,7 @@ def _given_parameters(name: str, function: Callable[..., Any]) -> tuple[str, ...
     for p in others:
         if p.name not in GIVEN and p.default is p.empty and p.kind not in kinds:
             raise ConfigError(
-                f"network {name!r} has a parameter {shown(p.name)}; beside {first.name!r} a "
+                f"network {name!r} has a parameter {quoted(p.name)}; beside {first.name!r} a "
                 f"network function may have {', '.join(GIVEN)}{did_you_mean(p.name, GIVEN)}"
             )
     return tuple(p.name for p in others if p.name in GIVEN)

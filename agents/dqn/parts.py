@@ -152,16 +152,16 @@ class AgentGraph:
             rows,
             set_keys,
         )
-        self._seat: ActiveMember | None = None
+        self._active: ActiveMember | None = None
         self.joint: BatchedUpdates | None = None
         if root.members is not None and can_join(config, exploration, self._masks):
             of_all = BatchedUpdateGraph(engine, root, networks, memory, learner, live, own)
-            self._seat, self.joint = of_all.seat, BatchedUpdates(of_all)
+            self._active, self.joint = of_all.active, BatchedUpdates(of_all)
         elif root.members is not None:
-            self._seat = ActiveMember(engine, root)
+            self._active = ActiveMember(engine, root)
         self.copy_learned: Callable[[int, int], None] | None = None
-        if self._seat is not None:
-            self.copy_learned = self._seat.copies(state.learned_variables)
+        if self._active is not None:
+            self.copy_learned = self._active.copies(state.learned_variables)
 
     def begin(self, parts: Parts) -> None:
         """Gives what initializers could not give its first value, once the engine is started."""
@@ -175,8 +175,8 @@ class AgentGraph:
         Args:
           joint: `self.joint` if it makes updates with those of other members; None: alone.
         """
-        assert self._seat is not None
-        of, place = self.parts, MemberHandle(self._seat, member)
+        assert self._active is not None
+        of, place = self.parts, MemberHandle(self._active, member)
         joined = None if joint is None else BatchClient(joint, member)
         if joined is not None:
             place.first = joined.flush

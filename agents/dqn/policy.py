@@ -89,7 +89,7 @@ class GreedyPolicy:
         return place.copy(self, _own=own)
 
     def by_row(self, member: int, before: Callable[[], None], own: OwnFeeds) -> GreedyPolicy:
-        """The same for a member that is fed, which need not sit down for it.
+        """The same for a member that is fed, which need not be loaded for it.
 
         Args:
           before: is called first each time.
@@ -159,16 +159,16 @@ class Exploration:
         self._branches = branches
         self._config, self._keys, self._num_actions = config, keys, num_actions
         self.knobs = tuple(k.name for k in live_knobs(config) if k.name in KNOBS)
-        self.columns = (*COLUMNS, *((STATE,) if config.remembers else ()))
+        self.columns = (*COLUMNS, *((STATE,) if config.is_recurrent else ()))
 
-    def outside(self, masks: bool, seed: int) -> EpsilonGreedy | None:
+    def in_numpy(self, masks: bool, seed: int) -> EpsilonGreedy | None:
         """Returns the same choice without the graph, bit for bit; None where there is none.
 
         Args:
           seed: of the agent.
           masks: whether the envs say which actions are legal.
         """
-        if masks or self._config.noisy or self._config.chain > 1 or self._config.remembers:
+        if masks or self._config.noisy or self._config.chain > 1 or self._config.is_recurrent:
             return None
         if self.knobs != ("epsilon",) or COLUMNS != ("action",):
             return None

@@ -21,7 +21,7 @@ def proximal_pull(config: DqnConfig, live: LiveFeeds, networks: Networks) -> Pul
     Returns:
       None if the config holds no target still in this way.
     """
-    if not config.holds_by("proximal_weight"):
+    if not config.is_built_with("proximal_weight"):
         return None
     of_target = {of.op.name: to for of, to in networks.ops.target_pairs()}
 

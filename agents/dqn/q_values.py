@@ -10,7 +10,7 @@ from targetnet.agents.dqn.live_feeds import OwnFeeds
 from targetnet.agents.dqn.networks import Networks
 from targetnet.agents.dqn.state import AgentState
 from targetnet.rl_core.arguments import require_a
-from targetnet.rl_core.errors import RlCoreError, UnknownName, did_you_mean, shown
+from targetnet.rl_core.errors import RlCoreError, UnknownName, did_you_mean, quoted
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.members import MemberHandle
 
@@ -86,12 +86,12 @@ class QValues:
         if not of.startswith(_PAST) or not number.isascii() or not number.isdecimal():
             known = [*self._calls, f"{_PAST}1"]
             raise UnknownName(
-                f"no network {shown(of)} ({', '.join(known)}, ...){did_you_mean(of, known)}"
+                f"no network {quoted(of)} ({', '.join(known)}, ...){did_you_mean(of, known)}"
             )
         back = int(number[:9])
         if not 1 <= back <= there:
             raise RlCoreError(
-                f"no network {shown(of)}: there are {there} snapshots; agent.state.snapshot() "
+                f"no network {quoted(of)}: there are {there} snapshots; agent.state.snapshot() "
                 "takes one"
             )
         return back

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.rl_core.errors import ConfigError, did_you_mean, shown
+from targetnet.rl_core.errors import ConfigError, did_you_mean, quoted
 from targetnet.rl_core.networks import (
     RECURRENT,
     ObservationForm,
@@ -63,7 +63,7 @@ def network_of(config: DqnConfig, part: Part) -> str:
 
 def recurrent_of(config: DqnConfig) -> Recurrent | None:
     """Returns the recurrent layer, which has no variables yet; None without one."""
-    return RECURRENT[config.recurrent](config.recurrent_units) if config.remembers else None
+    return RECURRENT[config.recurrent](config.recurrent_units) if config.is_recurrent else None
 
 
 def _is_picture(part: Part) -> bool:
@@ -83,7 +83,7 @@ def require_parts(config: DqnConfig, observed: ObservationForm) -> None:
     """
     if config.part_networks and config.network not in TORSOS:
         raise ConfigError(
-            f"part_networks needs a network of ours, got network = {shown(config.network)}, which "
+            f"part_networks needs a network of ours, got network = {quoted(config.network)}, which "
             "gets all parts itself; leave part_networks out"
         )
     parts = {part.name: part for part in observed.parts}
@@ -91,18 +91,18 @@ def require_parts(config: DqnConfig, observed: ObservationForm) -> None:
         if name not in parts:
             has = f"the parts {', '.join(parts)}" if parts else "one part alone"
             raise ConfigError(
-                f"part_networks names {shown(name)}, but the observations have {has}"
+                f"part_networks names {quoted(name)}, but the observations have {has}"
                 f"{did_you_mean(name, parts)}"
             )
         if network != "mlp" and not _is_picture(parts[name]):
             raise ConfigError(
-                f"part_networks: {network} needs a picture [H, W, C], got {shown(name)} of shape "
+                f"part_networks: {network} needs a picture [H, W, C], got {quoted(name)} of shape "
                 f"{list(parts[name].shape)}"
             )
     convolves = config.network in TORSOS and config.network != "mlp"
     if convolves and parts and not any(map(_is_picture, observed.parts)):
         shapes = ", ".join(f"{name} {list(part.shape)}" for name, part in parts.items())
         raise ConfigError(
-            f"network = {shown(config.network)} needs a part that is a picture [H, W, C], got "
+            f"network = {quoted(config.network)} needs a part that is a picture [H, W, C], got "
             f'{shapes}; set network = "mlp"'
         )

@@ -74,12 +74,12 @@ class Update:
 
     Attributes:
       count: int64 scalar variable: updates made so far.
-      young_end: of the last one that was built by `alone`: its end where no copy is due.
+      end_without_sync: of the last one that was built by `alone`: its end where no copy is due.
       observed: of the same: [B, ...], the observations of the steps that its batch learns from.
       remembered: of the same: [B, S], the states before these; None if there are none.
     """
 
-    young_end: tf.Operation
+    end_without_sync: tf.Operation
     observed: tf.Tensor
     remembered: tf.Tensor | None
 
@@ -100,7 +100,7 @@ class Update:
             self._objective = RolloutObjective(config, keys, networks, live, memory)
         else:
             of_steps = Objective(config, keys, networks, live, self._demonstrations)
-            self._objective = SequenceObjective(of_steps, live) if config.remembers else of_steps
+            self._objective = SequenceObjective(of_steps, live) if config.is_recurrent else of_steps
         with tf.variable_scope("counters"):
             self.count = tf.get_variable(
                 "updates", [], tf.int64, tf.zeros_initializer(), trainable=False
@@ -159,7 +159,7 @@ class Update:
                 end = tf.group(end, *more)
             end = tf.group(*changes, end)
             if alone:
-                self.young_end = tf.group(*changes, self._clock.advance_as_known())
+                self.end_without_sync = tf.group(*changes, self._clock.advance_as_known())
             return BuiltUpdate(learned, moments, end, made)
 
     def _with_bonus(self, priority: tf.Tensor, row: tf.Tensor) -> tf.Tensor:

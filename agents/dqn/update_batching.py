@@ -109,13 +109,13 @@ class BatchedUpdates:
 
     def read(self, member: int) -> Sequence[np.ndarray]:
         """Reads all that an update may change of a member."""
-        self.calls.seat.get_up()
+        self.calls.active.save()
         rows: Sequence[np.ndarray] = self.calls.read(np.int64(member))
         return rows
 
     def store(self, members: Sequence[int]) -> None:
         """Stores the time steps of some members."""
-        self.calls.seat.get_up()
+        self.calls.active.save()
         numbers = np.array(members, np.int64)
         self.calls.store(numbers, *[of[numbers] for of in self.rows.values()])
 
@@ -123,7 +123,7 @@ class BatchedUpdates:
         """Member -> whether its update was made."""
         if not asked:
             return {}
-        self.calls.seat.get_up()
+        self.calls.active.save()
         members, count = [member for member, _ in asked], len(asked)
         self._members[:count] = members
         for member, live in asked:
@@ -156,7 +156,7 @@ class BatchClient:
     def greedy(self, own: OwnFeeds) -> GreedyPolicy:
         """Returns the member's greedy policy, with live values of its own."""
         calls = self._joint.calls
-        return calls.greedy.by_row(self._member, calls.seat.get_up, own)
+        return calls.greedy.by_row(self._member, calls.active.save, own)
 
     def chosen(self, policy: Policy, observation: np.ndarray) -> np.ndarray:
         """Returns the policy's actions."""

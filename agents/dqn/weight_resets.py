@@ -27,7 +27,7 @@ from targetnet.rl_core.errors import (
     RlCoreError,
     UnknownName,
     did_you_mean,
-    shown,
+    quoted,
 )
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.members import MemberHandle
@@ -211,12 +211,12 @@ class WeightResets:
     def _given(self) -> dict[str, np.ndarray]:
         """Returns what the units of each hidden layer give for the next update's batch."""
         hidden = self._networks.hidden
-        shown = self._learner.gradients.shown()
+        inputs = self._learner.gradients.shown()
         # As many of both as the batch has: the state only if the network remembers.
-        feeds = [self._networks.observations, self._networks.state][: len(shown)]
+        feeds = [self._networks.observations, self._networks.state][: len(inputs)]
         feeds += self._own.tensors.values()
         call = self._engine.callable([layer.activation for layer in hidden], feeds)
-        values = call(*shown, *self._own.values())
+        values = call(*inputs, *self._own.values())
         return {layer.scope: value for layer, value in zip(hidden, values, strict=True)}
 
     def _change(self, values: Mapping[str, np.ndarray]) -> None:
@@ -227,7 +227,7 @@ class WeightResets:
         if block != ALL_BLOCKS and block not in self._blocks:
             known = [*self._blocks, ALL_BLOCKS]
             raise UnknownName(
-                f"no block {shown(block)} ({', '.join(known)}){did_you_mean(block, known)}"
+                f"no block {quoted(block)} ({', '.join(known)}){did_you_mean(block, known)}"
             )
         return tuple(self._blocks) if block == ALL_BLOCKS else (block,)
 
@@ -257,7 +257,7 @@ def dormant(given: np.ndarray, threshold: float) -> np.ndarray:
 
 def _require_within(name: str, value: object, most: float, wanted: str) -> None:
     if not isinstance(value, numbers.Real) or not 0 <= float(value) <= most:
-        raise BoundsError(f"{name} must be a number {wanted}, got {shown(value)}")
+        raise BoundsError(f"{name} must be a number {wanted}, got {quoted(value)}")
 
 
 def set_rows(weights: np.ndarray, units: np.ndarray, value: float) -> None:

@@ -19,7 +19,7 @@ from targetnet.envs import Envs, Episode, Step
 from targetnet.rl_core.arguments import require_a, require_function, require_whole
 from targetnet.rl_core.errors import EnvFault
 from targetnet.rl_core.hyperparameters import Knob
-from targetnet.rl_core.philox import OutsideStream
+from targetnet.rl_core.philox import NumpyStream
 
 Watch = Callable[[int, int], None]  # (episodes done, env steps)
 
@@ -101,7 +101,7 @@ def playing(policy: Policy, num_envs: int) -> Playing:
     return lambda observation, autoreset, legal: policy(observation, legal)
 
 
-def exploring(act: Playing, epsilon: float, envs: Envs, stream: OutsideStream) -> Playing:
+def exploring(act: Playing, epsilon: float, envs: Envs, stream: NumpyStream) -> Playing:
     """Returns a policy that takes uniformly random legal actions too, with probability epsilon."""
     choose = EpsilonGreedy(stream, envs.num_envs, envs.num_actions, envs.branches)
     time_steps, epsilon = itertools.count(), float(np.float32(epsilon))
@@ -208,7 +208,7 @@ def play_episodes(
     quota = [len(range(env, episodes, num_envs)) for env in range(num_envs)]
     act = playing(policy, num_envs)
     if epsilon:
-        act = exploring(act, epsilon, envs, OutsideStream(kept.seed, "evaluation"))
+        act = exploring(act, epsilon, envs, NumpyStream(kept.seed, "evaluation"))
     try:
         returns, env_steps = Returns(), 0
         step, too_long = envs.reset(), TooLong(envs, kept.config.eval_max_steps)

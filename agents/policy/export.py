@@ -30,7 +30,7 @@ from targetnet.agents.saved.new_directory import new_directory
 from targetnet.agents.saved.spaces import envs_of_policy
 from targetnet.rl_core.arguments import path_of
 from targetnet.rl_core.checkpoint.weights_file import weights_bytes
-from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line, quoted
 from targetnet.rl_core.graph.scopes import variables_in
 from targetnet.rl_core.graph.weights import require_same_kinds
 from targetnet.rl_core.networks import STATELESS
@@ -65,7 +65,7 @@ def export(
     if to not in FORMATS:
         known = ", ".join(FORMATS)
         raise ExportError(
-            f"cannot export to {shown(to)}: the formats are {known}{did_you_mean(to, FORMATS)}"
+            f"cannot export to {quoted(to)}: the formats are {known}{did_you_mean(to, FORMATS)}"
         )
     directory, out = RunDir.open(path_of("run", run)), path_of("out", out)
     learned = trained(directory, averaged=averaged, best=best)

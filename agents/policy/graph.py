@@ -77,7 +77,7 @@ def build_policy(
     best = tf.argmax(choice, axis=choice.shape.rank - 1, output_type=tf.int64)
     own = best + np.asarray(form.first, np.int64)
     action = tf.reshape(own, [-1, *form.shape], "action")
-    if config.remembers:
+    if config.is_recurrent:
         after = tf.identity(after, NEXT_STATE)
     return PolicyTensors(observations, legal, q, action, state, after)
 

@@ -84,13 +84,13 @@ class LoadedPolicy:
             tensors = build_policy(config, envs, learned.live, packed=True)
             weights = ScopeWeights(self._engine, SCOPE)
             (shown,) = tensors.observations.values()
-            memory = [tensors.state] if config.remembers else []
+            memory = [tensors.state] if config.is_recurrent else []
             self._q = self._engine.callable(tensors.q, [shown, *memory])
             self._greedy = GreedyPolicy(
                 self._engine, Values(tensors.q), shown, tensors.legal, branches=self.branches,
                 state=tensors.state, after=tensors.next_state,
             )  # fmt: skip
-            self._remembers, self._state = config.remembers, self._greedy.first_state(0)
+            self._remembers, self._state = config.is_recurrent, self._greedy.first_state(0)
         self._engine.start()
         weights.load(of_first(config, learned.weights))
 

@@ -16,7 +16,7 @@ from targetnet.rl_core.errors import (
     ScopeMismatch,
     did_you_mean,
     in_one_line,
-    shown,
+    quoted,
 )
 
 
@@ -64,7 +64,7 @@ def fitted(
     for block in blocks:
         if block not in own_blocks:
             raise ConfigError(
-                f"--blocks: no block {shown(block)} (there are {', '.join(own_blocks)})"
+                f"--blocks: no block {quoted(block)} (there are {', '.join(own_blocks)})"
                 f"{did_you_mean(block, own_blocks)}"
             )
     wanted = {n: w for n, w in own.items() if not blocks or n.split("/")[0] in blocks}
@@ -87,14 +87,14 @@ def fitted(
 def _renamed(weights: dict[str, np.ndarray], pair: str) -> dict[str, np.ndarray]:
     old, equals, new = (part.strip("/ ") for part in pair.partition("="))
     if not (old and equals and new):
-        raise ConfigError(f"--rename wants old=new, got {shown(pair)}")
+        raise ConfigError(f"--rename wants old=new, got {quoted(pair)}")
     result = {}
     for name, value in weights.items():
         begins = name == old or name.startswith(old + "/")
         result[new + name[len(old) :] if begins else name] = value
     if result.keys() == weights.keys():
         near = did_you_mean(old, weights)
-        raise ConfigError(f"--rename: the weights have nothing named {shown(old)}{near}")
+        raise ConfigError(f"--rename: the weights have nothing named {quoted(old)}{near}")
     if len(result) < len(weights):
         names = in_one_line(pair)
         raise ConfigError(f"--rename {names}: two of the weights would have the same name")

@@ -59,7 +59,7 @@ def decided(
     givers = ranked[len(ranked) - count :]
     stream, chosen = Stream(seed, f"pbt/{number}"), {}
     for name in sorted(ranked[:count], key=_number):
-        draws = stream.uniform_outside(_number(name), 1, (1 + len(knobs),))[0].tolist()
+        draws = stream.uniform_in_numpy(_number(name), 1, (1 + len(knobs),))[0].tolist()
         giver = givers[int(draws[0] * count)]
         if _score(scored[giver]) <= _score(scored[name]):
             continue

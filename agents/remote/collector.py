@@ -15,7 +15,7 @@ from targetnet.agents.remote.numpy_policy import NumpyPolicy, can_serve
 from targetnet.agents.remote.priorities import td_errors
 from targetnet.envs import Envs, Episode, Step, make_envs
 from targetnet.rl_core.errors import RlCoreError
-from targetnet.rl_core.philox import OutsideStream
+from targetnet.rl_core.philox import NumpyStream
 
 
 class ValuePolicy(Protocol):
@@ -59,7 +59,7 @@ class Collector:
         self.kind = kind_of(self._envs)
         self._policy = _policy(config, self._envs, actor)
         self._version: int | None = None  # of the weights that the policy has
-        numbers = OutsideStream(config.seed, f"act/{actor}")
+        numbers = NumpyStream(config.seed, f"act/{actor}")
         branches = self._envs.branches
         self._explore = EpsilonGreedy(numbers, M, self._envs.num_actions, branches)
         self._step: Step | None = None  # the last one; None before the first

@@ -12,7 +12,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.remote.priorities import LIVE
 from targetnet.envs import Envs, Episode
 from targetnet.rl_core import errors
-from targetnet.rl_core.errors import EnvError, EnvFault, RlCoreError, in_one_line, shown
+from targetnet.rl_core.errors import EnvError, EnvFault, RlCoreError, in_one_line, quoted
 
 Weights = Mapping[str, np.ndarray]  # name -> array
 
@@ -144,7 +144,7 @@ class ActorReady(NamedTuple):
 def kind_of(envs: Envs) -> str:
     """Returns what has to be alike in the envs of all actors and in those here, in words."""
     masks = "with" if envs.has_action_masks else "without"
-    branches = f" in branches of {shown(list(envs.branches))}" if envs.branches else ""
+    branches = f" in branches of {quoted(list(envs.branches))}" if envs.branches else ""
     return (
         f"observations {tuple(envs.observation_shape)} of {envs.observation_dtype}, "
         f"{envs.num_actions:,} actions{branches} {masks} masks"

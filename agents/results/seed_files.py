@@ -15,7 +15,7 @@ from targetnet.agents.results.scores import Row, Seed, read_row, run_seed
 from targetnet.agents.results.table import versions
 from targetnet.agents.saved.directory import write_file
 from targetnet.agents.saved.machines import processor_of
-from targetnet.rl_core.errors import RunDirError, shown
+from targetnet.rl_core.errors import RunDirError, quoted
 from targetnet.rl_core.seal import sealed_row
 
 # Settings that change no score.
@@ -121,8 +121,8 @@ def require_same_settings(path: Path, before: Mapping[str, Any], config: DqnConf
         there = before.get(name, default.get(name))
         if there != now[name]:
             raise RunDirError(
-                f"{path} is of another config: {name} is {shown(there)} there, not "
-                f"{shown(now[name])}. Delete it to train it again, or give another --rows"
+                f"{path} is of another config: {name} is {quoted(there)} there, not "
+                f"{quoted(now[name])}. Delete it to train it again, or give another --rows"
             )
 
 

@@ -24,7 +24,7 @@ from targetnet.rl_core.arguments import require_a
 from targetnet.rl_core.checkpoint.store import CheckpointError
 from targetnet.rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
 from targetnet.rl_core.control.files import ControlFiles
-from targetnet.rl_core.errors import ArgumentError, RlCoreError, RunDirError, shown
+from targetnet.rl_core.errors import ArgumentError, RlCoreError, RunDirError, quoted
 from targetnet.rl_core.memory import Need
 from targetnet.rl_core.replay import format_bytes
 
@@ -209,7 +209,7 @@ def _problem_of_counts(part: ActorsPart, tick: int, config: DqnConfig) -> str:
     if taken * (config.actor_steps + 1) != tick:
         return f"is damaged: {taken:,} deliveries are not the rows of {tick:,} time steps"
     if not free and len(set(part.delivered)) > 1:
-        return f"is damaged: the same number of each actor is wanted, got {shown(part.delivered)}"
+        return f"is damaged: the same number of each actor is wanted, got {quoted(part.delivered)}"
     if part.arrivals[0] != (taken if free else 0):
         return f"is damaged: arrivals has {part.arrivals[0]:,} deliveries with actor_pace = " + (
             repr(config.actor_pace)
@@ -225,15 +225,15 @@ def _problem_of_requests(part: ActorsPart, updates: int, agent: DqnAgent) -> str
         numbers = [request.number for request in requests]
         if numbers != list(range(count, count + wanted)):
             return (
-                f"is damaged: it has requests {shown(numbers)} after {count:,} deliveries of actor "
-                f"{actor}, and {wanted} are wanted"
+                f"is damaged: it has requests {quoted(numbers)} after {count:,} deliveries of "
+                f"actor {actor}, and {wanted} are wanted"
             )
         made = [request.updates for request in requests]
         if made != sorted(made) or any(of > updates for of in made):
-            return f"is damaged: it has requests at updates {shown(made)} of {updates:,}"
+            return f"is damaged: it has requests at updates {quoted(made)} of {updates:,}"
         for request in requests:
             if request.live.keys() != names:
-                return f"has a request with the live values {shown(sorted(request.live))}"
+                return f"has a request with the live values {quoted(sorted(request.live))}"
             try:
                 for name, value in request.live.items():
                     knobs.check(name, value)

@@ -20,7 +20,7 @@ from targetnet.agents.run.terminal import Display
 from targetnet.agents.saved.host import ControllerPart
 from targetnet.rl_core.control.commands import do_command, set_command
 from targetnet.rl_core.control.timetable import Decision
-from targetnet.rl_core.errors import ControllerFault, RlCoreError, in_one_line, shown
+from targetnet.rl_core.errors import ControllerFault, RlCoreError, in_one_line, quoted
 from targetnet.rl_core.hyperparameters import plain
 from targetnet.rl_core.own_function import MORE, failure
 from targetnet.rl_core.schedules import next_multiple
@@ -106,7 +106,7 @@ class ControllerRunner:
         fit = None
         if agent.learner.watch:
             reading = agent.learner.watch.read()
-            measured = agent.config.holds_by("sync_fit")
+            measured = agent.config.is_built_with("sync_fit")
             numbers = reading.numbers if measured else RuleNumbers(None, None, None)
             fit = Fit(numbers.error, numbers.error_after, reading.distance)
         return RunView(
@@ -125,7 +125,7 @@ class ControllerRunner:
         if answer is None:
             return []
         if not isinstance(answer, Mapping):
-            raise self._fault(f"must return live values by name, or None, got {shown(answer)}")
+            raise self._fault(f"must return live values by name, or None, got {quoted(answer)}")
         found = []
         for name, value in answer.items():
             if name != _DO:
@@ -141,7 +141,7 @@ class ControllerRunner:
             number = value.item() if hasattr(value, "item") else value
             command = set_command(name, plain(number), "api")
         except (RlCoreError, ValueError) as error:
-            raise self._fault(f"cannot set {shown(name)}: {in_one_line(error)}") from None
+            raise self._fault(f"cannot set {quoted(name)}: {in_one_line(error)}") from None
         return Decision("set", command.name, command.value)
 
     def _action(self, words: Any) -> Decision:
@@ -152,7 +152,7 @@ class ControllerRunner:
         try:
             command = do_command(action, "api", value)
         except RlCoreError as error:
-            raise self._fault(f"cannot do {shown(words)}: {in_one_line(error)}") from None
+            raise self._fault(f"cannot do {quoted(words)}: {in_one_line(error)}") from None
         return Decision("do", command.do, command.value)
 
     def _kept(self, memory: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from targetnet.agents.loops.evaluation import Watch
 from targetnet.rl_core.console import console_guarded, say
-from targetnet.rl_core.errors import ArgumentError, shown
+from targetnet.rl_core.errors import ArgumentError, quoted
 
 _REFRESHES = 400  # of the bar, over the whole run
 _LINES = 10  # about the progress where there is no bar, over the whole run
@@ -41,7 +41,7 @@ def console_for(choice: ConsoleChoice) -> Console:
     if choice is None:
         return Console(quiet=True)
     if choice != "auto":
-        raise ArgumentError(f"console must be a rich Console, 'auto' or None, got {shown(choice)}")
+        raise ArgumentError(f"console must be a rich Console, 'auto' or None, got {quoted(choice)}")
     console = Console()
     # `is_terminal` alone is also true in a pipe if the user wants colors there (FORCE_COLOR).
     watched = console.is_jupyter or (console.is_terminal and console.file.isatty())

@@ -15,7 +15,7 @@ from targetnet.agents.run.event_files import EventFiles
 from targetnet.agents.run.outbox import Outbox, OutboxCloser, Store
 from targetnet.agents.run.sinks import GuardedSink, MetricSink, OwnSink, SinkStart
 from targetnet.agents.saved.directory import RunDir
-from targetnet.rl_core.errors import ConfigError, RunDirError, shown
+from targetnet.rl_core.errors import ConfigError, RunDirError, quoted
 
 
 class Package(NamedTuple):
@@ -64,7 +64,7 @@ def require_sinks(log_to: Sequence[str], own: Sequence[OwnSink] = ()) -> None:
                 f"log_to = {name!r} needs {missing[0]}: pip install 'targetnet[{name}]'"
             )
     if isinstance(own, str) or not isinstance(own, Sequence):
-        raise ConfigError(f"sinks is a list of objects, got {shown(own)}")
+        raise ConfigError(f"sinks is a list of objects, got {quoted(own)}")
     for sink in own:
         _require_methods(sink)
 
@@ -108,4 +108,4 @@ def _require_methods(sink: Any) -> None:
     for method in ("scalars", "close"):
         if not callable(getattr(sink, method, None)):
             wanted = "scalars(values, env_step) and close()"
-            raise ConfigError(f"a sink has the methods {wanted}; {shown(sink)} has no {method}")
+            raise ConfigError(f"a sink has the methods {wanted}; {quoted(sink)} has no {method}")

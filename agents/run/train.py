@@ -35,7 +35,7 @@ from targetnet.rl_core.arguments import path_of, require_function
 from targetnet.rl_core.console import say
 from targetnet.rl_core.control.commands import Who
 from targetnet.rl_core.control.files import RunLock
-from targetnet.rl_core.errors import ArgumentError, shown
+from targetnet.rl_core.errors import ArgumentError, quoted
 
 
 @shows_progress
@@ -199,7 +199,7 @@ def run_name(name: str | None, config: DqnConfig | Path | str) -> str:
     if name is None:
         return "run" if isinstance(config, DqnConfig) else config_name(config)
     if not isinstance(name, str) or not name or Path(name).name != name:
-        raise ArgumentError(f"name must be the NAME of runs/NAME-1, got {shown(name)}")
+        raise ArgumentError(f"name must be the NAME of runs/NAME-1, got {quoted(name)}")
     return name
 
 

@@ -17,7 +17,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import Settings, parse
 from targetnet.agents.results.seeds import FIRST_FRESH_SEED
 from targetnet.agents.sweep.space import Param, Range, Space
-from targetnet.rl_core.errors import ConfigError, RunDirError, shown
+from targetnet.rl_core.errors import ConfigError, RunDirError, quoted
 
 
 class SweepPlan(Settings):
@@ -106,14 +106,14 @@ class SweepPlan(Settings):
         for name in ("over", "sampler", "seed", "seeds", "score", "prune", "together"):
             was, is_ = getattr(self, name), getattr(other, name)
             if was != is_:
-                yield f"{name} is {shown(was)} there, not {shown(is_)}"
+                yield f"{name} is {quoted(was)} there, not {quoted(is_)}"
         # A key that one of them lacks is newer than it. Its default is what was done before.
         default = DqnConfig().model_dump(mode="json", exclude_none=True)
         mine, theirs = without_replay_keys(self.config), without_replay_keys(other.config)
         for name in sorted(mine.keys() | theirs.keys()):
             was, is_ = (of.get(name, default.get(name)) for of in (mine, theirs))
             if was != is_:
-                yield f"{name} is {shown(was)} there, not {shown(is_)}"
+                yield f"{name} is {quoted(was)} there, not {quoted(is_)}"
 
 
 def read_plan(path: Path) -> SweepPlan:

@@ -16,7 +16,7 @@ from targetnet.agents.config.files import MAY_CHANGE, change_value, config_of, l
 from targetnet.agents.config.live_values import live_knobs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.synonyms import near_key
-from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, quoted
 
 # What Optuna stores of a value: a number, a truth value or a text.
 Param = bool | int | float | str
@@ -71,7 +71,7 @@ class Space:
         for text in texts:
             name, axis = self._parsed(text)
             if name in self.axes:
-                raise ConfigError(f"--over has {shown(name)} twice: name all its values at once")
+                raise ConfigError(f"--over has {quoted(name)} twice: name all its values at once")
             self.axes[name] = axis
         if not self.axes:
             raise ConfigError(f"a sweep needs at least one key to search: --over {_WANTED}")
@@ -123,12 +123,12 @@ class Space:
     def _parsed(self, text: str) -> tuple[str, Axis]:
         name, equals, values = (part.strip() for part in text.partition("="))
         if not equals or not name or not values:
-            raise ConfigError(f"--over wants {_WANTED}, got {shown(text)}")
+            raise ConfigError(f"--over wants {_WANTED}, got {quoted(text)}")
         whole = self._is_whole(name)
         found = _RANGE.fullmatch(values)
         if found is None and ".." in values and "," not in values:
             raise ConfigError(f"--over {in_one_line(name, 100)}: a range is LOW..HIGH or "
-                              f"LOW..HIGH:log, got {shown(values)}")  # fmt: skip
+                              f"LOW..HIGH:log, got {quoted(values)}")  # fmt: skip
         return name, _range(name, found, whole) if found else _choices(name, values)
 
     def _is_whole(self, name: str) -> bool:
@@ -170,7 +170,7 @@ def _range(name: str, found: re.Match[str], whole: bool) -> Range:
     scale = found[3] or "linear"
     if scale not in _SCALES:
         raise ConfigError(
-            f"{where}: a range is linear or log, got {shown(scale)}{did_you_mean(scale, _SCALES)}"
+            f"{where}: a range is linear or log, got {quoted(scale)}{did_you_mean(scale, _SCALES)}"
         )
     try:
         low, high = (int(end) if whole else float(end) for end in found.group(1, 2))
@@ -189,7 +189,7 @@ def _choices(name: str, text: str) -> Categories:
     except tomllib.TOMLDecodeError:
         parsed = {"values": [value.strip() for value in text.split(",")]}  # bare words
     if parsed.keys() != {"values"}:
-        raise ConfigError(f"--over {name}: the values of one key are wanted, got {shown(text)}")
+        raise ConfigError(f"--over {name}: the values of one key are wanted, got {quoted(text)}")
     values = parsed["values"]
     stored = [value if isinstance(value, Param) else json.dumps(value) for value in values]
     if len(set(stored)) < len(stored):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gymnasium.envs.registration import EnvSpec
 
 from targetnet.envs.minatar import MAX_EPISODE_STEPS
-from targetnet.rl_core.errors import EnvError, did_you_mean, shown
+from targetnet.rl_core.errors import EnvError, did_you_mean, quoted
 
 if TYPE_CHECKING:
     from targetnet.envs.in_graph.interface import InGraphEnv
@@ -68,7 +68,7 @@ def make_rules(env_id: str, env_kwargs: Mapping[str, Any] | None = None) -> InGr
     """
     if env_id not in RULES:
         near = did_you_mean(env_id, RULES) or f"; there are {', '.join(RULES)}"
-        raise EnvError(f"there is no env {shown(env_id)} in the graph{near}")
+        raise EnvError(f"there is no env {quoted(env_id)} in the graph{near}")
     module, name = RULES[env_id].rules.split(":")
     rules = getattr(importlib.import_module(module), name)
     given = dict(env_kwargs or {})
@@ -76,7 +76,7 @@ def make_rules(env_id: str, env_kwargs: Mapping[str, Any] | None = None) -> InGr
     for argument in given:
         if argument not in taken:
             raise EnvError(
-                f"env {env_id!r} takes no argument {shown(argument)} (env_kwargs)"
+                f"env {env_id!r} takes no argument {quoted(argument)} (env_kwargs)"
                 f"{did_you_mean(argument, taken)}; it takes {', '.join(taken) or 'none'}"
             )
     return rules(**given)

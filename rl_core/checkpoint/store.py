@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from targetnet.rl_core.arguments import path_of, require_whole
-from targetnet.rl_core.errors import RlCoreError, in_one_line, shown
+from targetnet.rl_core.errors import RlCoreError, in_one_line, quoted
 from targetnet.rl_core.regular_file import open_regular, read_regular, sync_directory
 
 FORMAT = 1
@@ -175,7 +175,7 @@ class CheckpointStore:
         if number not in numbers:
             there = ", ".join(map(str, numbers)) or "none"
             raise CheckpointError(
-                f"{self.directory} has no checkpoint {shown(number)} (there are: {there})"
+                f"{self.directory} has no checkpoint {quoted(number)} (there are: {there})"
             )
         return self._read(number, ())
 
@@ -336,7 +336,7 @@ def read_manifest(directory: Path) -> Manifest:
             raise ValueError("its list of files is not that of a checkpoint")
         for chunk in manifest.chunks:
             if not _CHUNK.fullmatch(chunk):
-                raise ValueError(f"{shown(chunk)} is no name of a chunk")
+                raise ValueError(f"{quoted(chunk)} is no name of a chunk")
     return manifest
 
 

@@ -82,15 +82,15 @@ class RunClient:
 
     def _submit(self, commands: Sequence[Command]) -> dict[str, Path]:
         """Puts all commands into the inbox, or none if one cannot be put there."""
-        letters: dict[str, Path] = {}
+        command_files: dict[str, Path] = {}
         try:
             for command in commands:
-                letters[command.id] = submit(self.files, command)
+                command_files[command.id] = submit(self.files, command)
         except BaseException:
-            for letter in letters.values():
-                _withdraw(letter)
+            for command_file in command_files.values():
+                _withdraw(command_file)
             raise
-        return letters
+        return command_files
 
     def _require_alive(self) -> None:
         state, alive = read_state(self.files)
@@ -109,7 +109,7 @@ class PendingCommands:
     Args:
       files: of the run.
       tail: of its log, from before the first command on.
-      letters: id -> file of each command, in order.
+      command_files: id -> file of each command, in order.
       timeout: seconds to wait for an answer.
 
     Attributes:
@@ -118,11 +118,11 @@ class PendingCommands:
     """
 
     def __init__(
-        self, files: ControlFiles, tail: LogTail, letters: Mapping[str, Path], timeout: float
+        self, files: ControlFiles, tail: LogTail, command_files: Mapping[str, Path], timeout: float
     ) -> None:
-        self.ids, self.position = list(letters), tail.position
+        self.ids, self.position = list(command_files), tail.position
         self._files, self._tail = files, tail
-        self._letters, self._timeout = letters, timeout
+        self._command_files, self._timeout = command_files, timeout
         self._answers: dict[str, Entry] = {}
 
     def answers(self) -> list[Entry]:
@@ -146,13 +146,13 @@ class PendingCommands:
         Raises:
           RunDirError: a command cannot be removed from the inbox.
         """
-        for letter in self._letters.values():
-            _withdraw(letter)
+        for command_file in self._command_files.values():
+            _withdraw(command_file)
 
     @property
     def is_unread(self) -> bool:
         """True if a command still lies in the inbox."""
-        return any(letter.exists() for letter in self._letters.values())
+        return any(command_file.exists() for command_file in self._command_files.values())
 
     def _wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
@@ -165,7 +165,7 @@ class PendingCommands:
         return len(self._answers) == len(self.ids)
 
     def _look(self) -> None:
-        self._answers.update({e.id: e for e in self._tail.new() if e.id in self._letters})
+        self._answers.update({e.id: e for e in self._tail.new() if e.id in self._command_files})
 
     def _no_answer_message(self) -> str:
         state, alive = read_state(self._files)
@@ -177,11 +177,11 @@ class PendingCommands:
         return f"{line}; answered before: {'; '.join(answered)}: the other commands withdrawn"
 
 
-def _withdraw(letter: Path) -> None:
+def _withdraw(command_file: Path) -> None:
     try:
-        letter.unlink(missing_ok=True)
+        command_file.unlink(missing_ok=True)
     except OSError as error:
-        raise RunDirError(f"cannot withdraw {letter}: {error.strerror}") from None
+        raise RunDirError(f"cannot withdraw {command_file}: {error.strerror}") from None
 
 
 def ago(moment: float) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from targetnet.rl_core.control.weight_actions import WEIGHT_ACTIONS, words_of
-from targetnet.rl_core.errors import BoundsError, RlCoreError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.errors import BoundsError, RlCoreError, did_you_mean, in_one_line, quoted
 
 Action = Literal[
     "sync", "snapshot", "rewind", "reset", "perturb", "recycle", "checkpoint", "evaluate", "pause",
@@ -115,7 +115,7 @@ def do_command(action: str, who: Who, value: float | str | None = None) -> DoCom
     """
     if action not in ACTIONS:
         raise BadCommand(
-            f"cannot do {shown(action)}: there are {', '.join(ACTIONS)}"
+            f"cannot do {quoted(action)}: there are {', '.join(ACTIONS)}"
             f"{did_you_mean(action, ACTIONS)}"
         )
     command: DoCommand = _made(DoCommand, who, do=action, value=value)
@@ -162,9 +162,9 @@ def _checked(command: DoCommand) -> DoCommand:
             raise BadCommand(str(error)) from None
     elif action == "rewind":
         if value is not None and (not isinstance(value, int) or value < 1):
-            raise BadCommand(f"rewind takes a whole number of snapshots >= 1, got {shown(value)}")
+            raise BadCommand(f"rewind takes a whole number of snapshots >= 1, got {quoted(value)}")
     elif value is not None:
-        raise BadCommand(f"{action} takes nothing after it, got {shown(value)}")
+        raise BadCommand(f"{action} takes nothing after it, got {quoted(value)}")
     return command
 
 

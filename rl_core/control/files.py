@@ -44,7 +44,7 @@ class ControlFiles:
           RunDirError: a directory or the token cannot be written, or a directory is a link.
         """
         for path in (self.directory, self.inbox):
-            if path.is_symlink():  # letters are removed once they are read, and where it leads
+            if path.is_symlink():  # files are removed once they are read, and where it leads
                 raise RunDirError(f"{path} is a link; a run has a directory of its own there")
         with writing(self.directory):
             self.directory.mkdir(exist_ok=True)

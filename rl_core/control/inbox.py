@@ -19,7 +19,7 @@ _FILE = re.compile(r"\d{1,20}-([0-9a-f]{32})\.json")
 # A directory's time stamp advances in ticks of some milliseconds. A file that arrives in the same
 # tick as the last listing leaves the time stamp unchanged, so a recent one is not trusted.
 _SETTLED_NS = 100_000_000
-_AT_ONCE = 256  # letters per call, so that a flood of letters does not stop the training
+_AT_ONCE = 256  # command files per call, so that a flood of them does not stop the training
 # They change nothing of the training. (A live value of one's own may be called `stop` too.)
 _NEVER_WAIT = (("do", "stop"), ("do", "pause"), ("do", "resume"), ("do", "checkpoint"))
 
@@ -35,11 +35,11 @@ class CommandFile:
 
 
 class Inbox:
-    """The letters in a run's inbox, oldest first.
+    """The command files in a run's inbox, oldest first.
 
-    A resumed run makes the changes again that it logged after its checkpoint. Letters are newer
-    than these, so they wait for all of them: even another value that is set first would take a
-    snapshot, and a recorded `rewind` would go back to that one.
+    A resumed run makes the changes again that it logged after its checkpoint. New commands wait
+    until all of them are made, so the log keeps its order: even another value that is set first
+    would take a snapshot, and a recorded `rewind` would go back to that one.
 
     Args:
       files: of the run.
@@ -56,33 +56,35 @@ class Inbox:
         self._seen_ns = -1
         self._not_removable: set[str] = set()
 
-    def letters(self) -> list[CommandFile]:
-        """Returns the letters in the inbox, at most 256; costs one `stat` if nothing changed."""
+    def command_files(self) -> list[CommandFile]:
+        """Returns at most 256 of the command files; costs one `stat` if nothing changed."""
         try:
             changed_ns = os.stat(self._stat_path).st_mtime_ns  # noqa: PTH116 - polled often
             if changed_ns == self._seen_ns:
                 return []
             settled = time.time_ns() - changed_ns > _SETTLED_NS
             names = sorted(self._names())
-        except OSError:  # the directory was removed or cannot be read, so no letter can come
+        except OSError:  # the directory was removed or cannot be read, so no command file can come
             return []
         self._seen_ns = changed_ns if settled and len(names) <= _AT_ONCE else -1
         found = [_read(self._path / name) for name in names[:_AT_ONCE]]
-        letters = [letter for letter in found if letter is not None]
-        in_turn = [letter for letter in letters if not self._must_wait(letter)]
-        if len(in_turn) < len(letters):
+        command_files = [command_file for command_file in found if command_file is not None]
+        in_turn = [
+            command_file for command_file in command_files if not self._must_wait(command_file)
+        ]
+        if len(in_turn) < len(command_files):
             self._seen_ns = -1  # look again, though the directory stays as it is
         return in_turn
 
-    def remove(self, letter: CommandFile) -> None:
-        """Removes a letter; one that cannot be removed, such as a directory, is ignored later."""
+    def remove(self, command_file: CommandFile) -> None:
+        """Removes a command file, or ignores it from now on if it cannot be removed."""
         try:
-            letter.path.unlink(missing_ok=True)
+            command_file.path.unlink(missing_ok=True)
         except OSError:
-            self._not_removable.add(letter.path.name)
+            self._not_removable.add(command_file.path.name)
 
-    def _must_wait(self, letter: CommandFile) -> bool:
-        if letter.command is None or letter.command.what in _NEVER_WAIT:
+    def _must_wait(self, command_file: CommandFile) -> bool:
+        if command_file.command is None or command_file.command.what in _NEVER_WAIT:
             return False
         return self._is_behind()
 
@@ -91,13 +93,13 @@ class Inbox:
         return [name for name in names if name.endswith(".json") and name[0] != "."]
 
 
-def is_letter(name: str) -> bool:
-    """Says whether a file of this name is a letter."""
+def is_command_file(name: str) -> bool:
+    """Says whether a file of this name is a command file."""
     return bool(_FILE.fullmatch(name))
 
 
 def _read(path: Path) -> CommandFile | None:
-    """Reads a letter; returns None if it was withdrawn since the listing."""
+    """Reads a command file; returns None if it was withdrawn since the listing."""
     data = b""
     try:
         with open_regular(path) as file:

@@ -20,13 +20,13 @@ class Position(NamedTuple):
 
 
 class LogWriter:
-    """Logs what was answered, then removes the letters and shows the answers.
+    """Logs what was answered, then removes the command files and shows the answers.
 
     On a full disk entries wait until the log can be written; nothing is shown before.
 
     Args:
       log: of the run.
-      inbox: holds the letters.
+      inbox: holds the command files.
       position: returns the present progress, which every entry records.
       show: shows an entry after it was logged.
       warn: is told, once, that the log cannot be written.
@@ -42,7 +42,7 @@ class LogWriter:
     ) -> None:
         self._log, self._inbox, self._position, self._show = log, inbox, position, show
         self._unwritten: list[Entry] = []  # applied or refused, but not yet logged
-        self._answered: list[CommandFile] = []  # the letters of these entries
+        self._answered: list[CommandFile] = []  # the command files of these entries
         self._logging = RetryLater(warn)
 
     @property
@@ -84,24 +84,26 @@ class LogWriter:
             **self._position()._asdict(),
         )
 
-    def unreadable(self, letter: CommandFile) -> Entry:
-        """Makes the entry of a letter that cannot be read."""
-        name = letter.path.name.encode(errors="replace").decode()[:100]
-        return self.entry(letter.id, "unreadable", name, "?", reason=letter.problem)
+    def unreadable(self, command_file: CommandFile) -> Entry:
+        """Makes the entry of a command file that cannot be read."""
+        name = command_file.path.name.encode(errors="replace").decode()[:100]
+        return self.entry(command_file.id, "unreadable", name, "?", reason=command_file.problem)
 
     def wait(self, entry: Entry) -> None:
         """Takes in an entry, to be written later."""
         self._unwritten.append(entry)
 
-    def record(self, entries: Iterable[Entry] = (), letters: Iterable[CommandFile] = ()) -> None:
-        """Takes in entries and the letters that they answer, and writes them if the disk allows."""
+    def record(
+        self, entries: Iterable[Entry] = (), command_files: Iterable[CommandFile] = ()
+    ) -> None:
+        """Takes entries and the command files that they answer; writes them if the disk allows."""
         self._unwritten += entries
-        self._answered += letters
+        self._answered += command_files
         with self._logging.attempt():
             self.write()
 
     def write(self) -> None:
-        """Writes the entries to the log, then removes their letters and shows the answers.
+        """Writes the entries to the log, then removes their command files and shows the answers.
 
         Raises:
           RunDirError: the log cannot be written.
@@ -111,8 +113,8 @@ class LogWriter:
         if new:
             self._log.append(new)
         entries, self._unwritten = self._unwritten, []
-        letters, self._answered = self._answered, []
-        for letter in letters:
-            self._inbox.remove(letter)
+        command_files, self._answered = self._answered, []
+        for command_file in command_files:
+            self._inbox.remove(command_file)
         for entry in entries:
             self._show(entry)

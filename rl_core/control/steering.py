@@ -78,7 +78,7 @@ class Steering:
         files.make()
         self._lock = lock or RunLock(files)
         self._log = ControlLog(files.log)
-        # In a repeat of another run every letter is refused, and none waits for that.
+        # In a repeat of another run every command file is refused, and none waits for that.
         self._inbox = Inbox(files, lambda: not repeats and bool(self._timetable.to_do))
         self._publisher, self._publishing = StatePublisher(files, live), RetryLater(steered.warn)
         self._recorder = LogWriter(
@@ -88,7 +88,7 @@ class Steering:
         refusal = "this run repeats another one" if repeats else None
         self._changes = Changes(live, steered, self._recorder, self._timetable, refusal)
         self._next_poll, self._thread = 0.0, threading.get_ident()
-        live.door = self._from_python
+        live.setter = self._from_python
 
     def __enter__(self) -> Steering:
         return self
@@ -102,7 +102,7 @@ class Steering:
         Raises:
           RunDirError: answered commands cannot be logged.
         """
-        self._live.door = self._live.set
+        self._live.setter = self._live.set
         if self._log.closed:
             return
         try:
@@ -164,7 +164,7 @@ class Steering:
         """Answers the commands in the inbox, and publishes the state if it is due."""
         if self._recorder.is_behind:
             self._recorder.record()
-        answered = not self._recorder.is_behind and self._take(self._inbox.letters())
+        answered = not self._recorder.is_behind and self._take(self._inbox.command_files())
         now = _now()
         self._next_poll = now + POLL_SECONDS
         if answered or self._publisher.due(now):
@@ -177,20 +177,20 @@ class Steering:
         with self._publishing.attempt():
             self._publisher.publish(report | self._steered.position._asdict() | more)
 
-    def _take(self, letters: list[CommandFile]) -> bool:
-        """Answers the new letters and removes all; returns True if any was new."""
+    def _take(self, command_files: list[CommandFile]) -> bool:
+        """Answers the new command files and removes all; returns True if any was new."""
         any_new = False
-        for letter in letters:
+        for command_file in command_files:
             # One that is gone was withdrawn while those before it were answered.
-            is_there = letter.path.is_symlink() or letter.path.exists()
-            if is_there and not self._recorder.knows(letter.id):
-                of, any_new = letter.command, True
+            is_there = command_file.path.is_symlink() or command_file.path.exists()
+            if is_there and not self._recorder.knows(command_file.id):
+                of, any_new = command_file.command, True
                 self._recorder.wait(
                     self._changes.tried(of.id, *of.what, of.who, of.value, asked=of.time)
                     if of
-                    else self._recorder.unreadable(letter)
+                    else self._recorder.unreadable(command_file)
                 )
-        self._recorder.record(letters=letters)
+        self._recorder.record(command_files=command_files)
         return any_new
 
     def _from_python(self, name: str, value: Any) -> None:
@@ -201,5 +201,5 @@ class Steering:
         submit(self._files, set_command(name, plain(value), "api"))
 
     def _repeat(self, *, late: bool = False) -> None:
-        self._next_poll = 0.0  # a letter may have waited for this
+        self._next_poll = 0.0  # a command file may have waited for this
         self._changes.repeat(late=late)

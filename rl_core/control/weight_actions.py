@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from targetnet.rl_core.errors import BoundsError, shown
+from targetnet.rl_core.errors import BoundsError, quoted
 
 WEIGHT_ACTIONS = ("reset", "perturb", "recycle")
 ALL_BLOCKS = "all"
@@ -77,4 +77,4 @@ def _number(word: Any) -> float | None:
 
 
 def _given(value: Any) -> str:
-    return "nothing" if value is None else shown(value)
+    return "nothing" if value is None else quoted(value)

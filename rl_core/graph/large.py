@@ -1,8 +1,7 @@
 """Variables that are too large to be copied: read and written by rows, in place.
 
 Several members of a population each have a part of one variable. To whoever reads or writes, a part
-looks like a variable of its own: it begins at row 0, and belongs to the member that sits in the
-agent's seat.
+looks like a variable of its own: it begins at row 0, and belongs to the active member.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from targetnet.rl_core.graph.scopes import MemberSlots, current_root
 
 
 class MemberSlice:
-    """The part of a variable [P * n, ...] that is the sitting member's: rows [n, ...].
+    """The part of a variable [P * n, ...] that is the active member's: rows [n, ...].
 
     Args:
       whole: all members' parts, one after the other.
@@ -51,7 +50,7 @@ class MemberSlice:
         )
 
     def _begin(self) -> tf.Tensor:
-        return self._members.sitting * self._rows
+        return self._members.active_member * self._rows
 
 
 LargeVariable: TypeAlias = tf.Variable | MemberSlice

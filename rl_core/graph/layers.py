@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.arguments import require_whole
-from targetnet.rl_core.errors import BoundsError, ScopeMismatch, ShapeError, shown
+from targetnet.rl_core.errors import BoundsError, ScopeMismatch, ShapeError, quoted
 from targetnet.rl_core.graph.scopes import current_root
 from targetnet.rl_core.graph.xla import add_bias, convolve, product
 from targetnet.rl_core.random import Draws
@@ -123,7 +123,7 @@ def dropout(
       BoundsError: `rate` is a number outside [0, 1).
     """
     if isinstance(rate, numbers.Real) and not 0 <= float(rate) < 1:
-        raise BoundsError(f"rate of dropout {name!r} must be in [0, 1), got {shown(rate)}")
+        raise BoundsError(f"rate of dropout {name!r} must be in [0, 1), got {quoted(rate)}")
     if draws is None:
         return inputs
     path = current_root().relative(tf.get_variable_scope().name)
@@ -150,7 +150,7 @@ def conv2d(
         require_whole(f"{what} of conv2d {name!r}", size, 1)
     if padding not in ("VALID", "SAME"):
         raise BoundsError(
-            f"padding of conv2d {name!r} must be 'VALID' or 'SAME', got {shown(padding)}"
+            f"padding of conv2d {name!r} must be 'VALID' or 'SAME', got {quoted(padding)}"
         )
     channels = _known_last_dimension(inputs, 4, f"conv2d {name!r}")
     fan_in = kernel * kernel * channels

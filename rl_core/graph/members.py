@@ -1,12 +1,13 @@
 """Several agents of one form in one graph, which take turns on its variables.
 
-The graph is built once, as for one agent. Its variables are the seat: the member whose values they
-hold sits there, and every call of the graph is of that member. What the others have is kept in
-matrices [P, n], so that to sit down and to get up are a handful of copies. Variables that are too
-large to be copied, those of a replay, have a part for each member.
+The graph is built once, as for one agent. Its variables have the values of one member, the active
+one, and every call of the graph is of that member. The values of all members are in matrices
+[P, n], so loading or saving one member takes a few copies. Variables that are too large to be
+copied, those of a replay, have a part for each member.
 
-A call that is made all the time need not wait for the seat: it can be built on rows of the
-matrices, for one member or for many at once.
+A call that is made all the time need not load a member: it can be built on rows of the matrices,
+for one member or for many at once. In the graph the active member is called `seat`, and the
+matrices `kept`.
 """
 
 from __future__ import annotations
@@ -31,43 +32,42 @@ class ActiveMember:
     Args:
       engine: whose graph and session are used.
       root: under which the agent was built, with members.
-      uses: of the calls that go by rows of the matrices instead of sitting down, which variables
-        each of them uses.
+      uses: of the calls that read and write rows of the store, the variables that each uses.
 
     Attributes:
       engine: the same.
-      sitting: the member whose values the variables have; None: nobody's.
-      kept: the matrices.
+      current: the member whose values the variables have; None: nobody's.
+      store: all members' values.
     """
 
     def __init__(self, engine: Engine, root: Root, uses: Sequence[VariableUse] = ()) -> None:
         assert root.members is not None
         self.engine = engine
-        self.sitting: int | None = None
+        self.current: int | None = None
         own = [v for v in tf.global_variables() if v.op.name.startswith(root.prefix)]
         copied = [v for v in own if not root.owns(v) and root.seen(v) is v]
         with tf.name_scope("seat"):
-            self.kept = kept = MemberStore(root.members, copied, uses)
+            self.store = store = MemberStore(root.members, copied, uses)
             member = tf.placeholder(tf.int64, [], "member")
-            sat = root.members.seat.assign(member, read_value=False)
+            switched = root.members.active.assign(member, read_value=False)
             self._begin = engine.callable(
-                None, [root.seed, member], [sat, *[v.initializer for v in copied]]
+                None, [root.seed, member], [switched, *[v.initializer for v in copied]]
             )
-            self._sit = engine.callable(None, [member], [sat, kept.taken_by(member)])
-            self._keep = engine.callable(None, [member], [kept.kept_for(member)])
+            self._load = engine.callable(None, [member], [switched, store.loaded_by(member)])
+            self._save = engine.callable(None, [member], [store.saved_for(member)])
 
     def begin(self, member: int, seed: int) -> None:
-        """Has `member` sit down for the first time, with the first values of its own seed."""
-        self.get_up()
+        """Gives the variables the first values of `member`, by its own seed."""
+        self.save()
         self._begin(np.int64(seed), np.int64(member))
-        self.sitting = member
+        self.current = member
 
-    def take(self, member: int) -> None:
-        """Has `member` sit down; who sat there gets up."""
-        if member != self.sitting:
-            self.get_up()
-            self._sit(np.int64(member))
-            self.sitting = member
+    def load(self, member: int) -> None:
+        """Gives the variables the values of `member`, after those of the one before are saved."""
+        if member != self.current:
+            self.save()
+            self._load(np.int64(member))
+            self.current = member
 
     def copies(self, names: Collection[str]) -> Callable[[int, int], None]:
         """Returns what copies some variables of one member to another one.
@@ -80,43 +80,43 @@ class ActiveMember:
         with tf.name_scope("seat"):
             giver, taker = tf.placeholder(tf.int64, []), tf.placeholder(tf.int64, [])
             call = self.engine.callable(
-                None, [giver, taker], [self.kept.copied(names, giver, taker)]
+                None, [giver, taker], [self.store.copied(names, giver, taker)]
             )
 
         def copy_from_to(giver: int, taker: int) -> None:
-            self.get_up()
+            self.save()
             call(np.int64(giver), np.int64(taker))
 
         return copy_from_to
 
-    def get_up(self) -> None:
-        """Has whoever sits there get up: all members' values are in the matrices."""
-        if self.sitting is not None:
-            self._keep(np.int64(self.sitting))
-        self.sitting = None
+    def save(self) -> None:
+        """Saves the current member: then all members' values are in the store."""
+        if self.current is not None:
+            self._save(np.int64(self.current))
+        self.current = None
 
 
 class MemberHandle:
-    """A member's place: what it calls, it calls after it sat down.
+    """One member of an agent that was built for several: its calls load its values first.
 
     Attributes:
       engine: declares such calls.
-      first: is called before the member sits down: what it put off is done then.
+      first: is called before the member is loaded; does the work that it put off.
     """
 
-    def __init__(self, seat: ActiveMember, member: int) -> None:
-        self._seat, self.member = seat, member
-        self.engine = _MemberEngine(seat.engine, self.sit)
+    def __init__(self, active: ActiveMember, member: int) -> None:
+        self._active, self.member = active, member
+        self.engine = _MemberEngine(active.engine, self.activate)
         self.first: Callable[[], None] = lambda: None
 
-    def sit(self) -> None:
-        """Has the member sit down, if another one sits there."""
+    def activate(self) -> None:
+        """Gives the variables this member's values, if they have another one's."""
         self.first()
-        self._seat.take(self.member)
+        self._active.load(self.member)
 
     def begin(self, seed: int) -> None:
-        """Has the member sit down for the first time; see `ActiveMember.begin`."""
-        self._seat.begin(self.member, seed)
+        """Gives the variables this member's first values; see `ActiveMember.begin`."""
+        self._active.begin(self.member, seed)
 
     def copy(self, part: T, **changed: Any) -> T:
         """Returns a part of an agent for this member.
@@ -136,7 +136,7 @@ class MemberHandle:
 
     def _own(self, value: Any) -> Any:
         if isinstance(value, Call):
-            return value.after(self.sit)
+            return value.after(self.activate)
         if isinstance(value, Engine):
             return self.engine
         if isinstance(value, dict) and any(isinstance(of, Call) for of in value.values()):
@@ -147,15 +147,15 @@ class MemberHandle:
 class _MemberEngine(Engine):
     """An engine that has started, whose calls are those of one member."""
 
-    def __init__(self, engine: Engine, sit: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, activate: Callable[[], None]) -> None:
         vars(self).update(vars(engine))
-        self._engine, self._sit = engine, sit
+        self._engine, self._activate = engine, activate
 
     def callable(self, *of: Any, **how: Any) -> Call:
-        return self._engine.callable(*of, **how).after(self._sit)
+        return self._engine.callable(*of, **how).after(self._activate)
 
     def run(self, *of: Any, **how: Any) -> Any:
-        self._sit()
+        self._activate()
         return self._engine.run(*of, **how)
 
 
@@ -178,7 +178,7 @@ class MemberStore:
     def __init__(
         self, members: MemberSlots, variables: Iterable[tf.Variable], uses: Sequence[VariableUse]
     ) -> None:
-        self.count, self._seat = members.count, members.seat.op.name
+        self.count, self._current = members.count, members.active.op.name
         together: dict[Any, list[tf.Variable]] = {}
         for variable in variables:
             name = variable.op.name
@@ -197,21 +197,21 @@ class MemberStore:
         used = [matrix for matrix in self.matrices if matrix.read[use]]
         return sorted(used, key=lambda matrix: not matrix.assigned[use])
 
-    def stand_ins(
+    def overrides(
         self, matrices: Iterable[MemberTable], rows: Iterable[tf.Tensor], member: tf.Tensor
     ) -> VariableOverrides:
-        """Returns stand-ins for the variables of some matrices.
+        """Returns values that stand in for the variables of some matrices.
 
         Args:
           rows: of each matrix, [..., n].
           member: whose they are, int64: a scalar, or [K, 1] for rows [K, n].
         """
-        values = {self._seat: member}
+        values = {self._current: member}
         for matrix, row in zip(matrices, rows, strict=True):
             values |= matrix.values(row)
         return VariableOverrides(values)
 
-    def taken_by(self, member: tf.Tensor) -> tf.Operation:
+    def loaded_by(self, member: tf.Tensor) -> tf.Operation:
         """Gives the variables the values of `member`, an int64 scalar."""
         done = []
         for matrix in self.matrices:
@@ -234,8 +234,8 @@ class MemberStore:
                 done.append(matrix.write(taker, matrix.row(own | copied)))
         return tf.group(*done)
 
-    def kept_for(self, member: tf.Tensor) -> tf.Operation:
-        """Keeps the variables' values as those of `member`, an int64 scalar."""
+    def saved_for(self, member: tf.Tensor) -> tf.Operation:
+        """Saves the variables' values as those of `member`, an int64 scalar."""
         return tf.group(
             *[
                 of.write(member, of.row({v.op.name: v.read_value() for v in of.variables}))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.arguments import require_whole
-from targetnet.rl_core.errors import BoundsError, shown
+from targetnet.rl_core.errors import BoundsError, quoted
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.scopes import stop_gradient_getter, variables_in
 from targetnet.rl_core.graph.sync import copy_vars
@@ -77,7 +77,9 @@ class PastStates:
           BoundsError: there is no copy i.
         """
         if i not in range(self.k):
-            raise BoundsError(f"a ring of {self.k} has the slots 0 to {self.k - 1}, got {shown(i)}")
+            raise BoundsError(
+                f"a ring of {self.k} has the slots 0 to {self.k - 1}, got {quoted(i)}"
+            )
         getter = stop_gradient_getter
         with tf.variable_scope(self._slots[i], reuse=True, custom_getter=getter) as scope:
             yield scope
@@ -98,7 +100,7 @@ class PastStates:
         taken = int(self._engine.session.run(self._taken))
         if i not in range(min(taken, self.k)):
             raise BoundsError(
-                f"no snapshot in slot {shown(i)}: {taken} taken into a ring of {self.k}"
+                f"no snapshot in slot {quoted(i)}: {taken} taken into a ring of {self.k}"
             )
         self._run(self._load[i])
 

@@ -24,8 +24,8 @@ from targetnet.rl_core.errors import (
     ScopeMismatch,
     did_you_mean,
     in_one_line,
+    quoted,
     reason_of,
-    shown,
 )
 from targetnet.rl_core.graph.weights import require_same_kinds
 from targetnet.rl_core.regular_file import open_regular
@@ -102,7 +102,7 @@ def _named(variables: Any) -> dict[str, tf.Variable]:
     except (AttributeError, TypeError):
         raise ArgumentError(
             "a saver needs variables, or a dictionary of names in the file and variables, got "
-            + shown(variables)
+            + quoted(variables)
         ) from None
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.arguments import require_a
-from targetnet.rl_core.errors import ScopeMismatch, UnknownName, did_you_mean, in_one_line, shown
+from targetnet.rl_core.errors import ScopeMismatch, UnknownName, did_you_mean, in_one_line, quoted
 from targetnet.rl_core.graph.variable_overrides import replaceable_variables
 
 
@@ -24,28 +24,28 @@ class MemberSlots:
       count: P.
 
     Attributes:
-      seat: int64 scalar variable: the member whose values the variables have.
+      active: int64 scalar variable: the member whose values the variables have.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
         with tf.variable_scope("members"):
-            self.seat = tf.get_variable(
+            self.active = tf.get_variable(
                 "seat", [], tf.int64, tf.zeros_initializer(), trainable=False
             )
         self._parts: dict[str, Any] = {}
 
     @property
-    def sitting(self) -> tf.Tensor:
-        """The member that sits, as it is read here: int64 scalar."""
-        return self.seat.read_value()
+    def active_member(self) -> tf.Tensor:
+        """The active member, as it is read here: int64 scalar."""
+        return self.active.read_value()
 
     def has_part(self, whole: tf.Variable, part: Any) -> None:
         """Takes note of a variable that has a part for each member."""
         self._parts[whole.op.name] = part
 
     def seen(self, variable: tf.Variable) -> Any:
-        """Returns the sitting member's part of a variable; the variable, if it has no parts."""
+        """Returns the active member's part of a variable; the variable, if it has no parts."""
         return self._parts.get(variable.op.name, variable)
 
 
@@ -70,7 +70,7 @@ class Root(NamedTuple):
 
     def owns(self, variable: tf.Variable) -> bool:
         """Returns True for the variable that says which member's values all others have."""
-        return self.members is not None and variable is self.members.seat
+        return self.members is not None and variable is self.members.active
 
     def seen(self, variable: tf.Variable) -> Any:
         """Returns what one agent has of a variable: all of it, or its part (see `MemberSlots`)."""
@@ -137,7 +137,7 @@ def variables_in(scope: str, *, allow_missing: bool = False) -> dict[str, tf.Var
     found = tf.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES, re.escape(prefix))
     if not found and not allow_missing:
         raise ScopeMismatch(
-            f"no trainable variables in scope {shown(scope)}{_where_some_are(scope)}"
+            f"no trainable variables in scope {quoted(scope)}{_where_some_are(scope)}"
         )
     return {v.op.name.removeprefix(prefix): v for v in found}
 
@@ -172,7 +172,7 @@ def blocks_of(scope: str, names: Sequence[str] | None = None) -> dict[str, list[
     for name in names or ():
         if name not in blocks:
             raise UnknownName(
-                f"no block {shown(name)} in scope {shown(scope)}, there are {', '.join(blocks)}"
+                f"no block {quoted(name)} in scope {quoted(scope)}, there are {', '.join(blocks)}"
                 + did_you_mean(name, blocks)
             )
     return {name: blocks[name] for name in (names or blocks)}

@@ -1,17 +1,17 @@
 """Losses: one value per transition, never reduced.
 
-td.py              numbers: Q-learning, double, and the losses of an error
-categorical.py     distributions over fixed atoms
-quantile.py        quantiles of the return
-hl_gauss.py        a number by cross-entropy with a histogram
-munchausen.py      values of a soft policy, and its bonus
-returns.py         returns over many steps
-branching.py       actions with several branches
-masking.py         action masks
-rescaling.py       a function that makes large returns small
-stillness.py       other ways to hold a target still
-conservative.py    a penalty on actions that are not in the data
-demonstrations.py  a margin around the action that was shown
+td.py                   numbers: Q-learning, double, and the losses of an error
+categorical.py          distributions over fixed atoms
+quantile.py             quantiles of the return
+hl_gauss.py             a number by cross-entropy with a histogram
+munchausen.py           values of a soft policy, and its bonus
+returns.py              returns over many steps
+branching.py            actions with several branches
+masking.py              action masks
+rescaling.py            a function that makes large returns small
+target_regularizers.py  other ways to hold a target still
+conservative.py         a penalty on actions that are not in the data
+demonstrations.py       a margin around the action that was shown
 
 Imports: rl_core.errors, rl_core.own_gradient.
 """
@@ -40,7 +40,7 @@ from targetnet.rl_core.losses.quantile import (
 )
 from targetnet.rl_core.losses.rescaling import rescaled, unscaled
 from targetnet.rl_core.losses.returns import lambda_returns
-from targetnet.rl_core.losses.stillness import blend, functional_penalty
+from targetnet.rl_core.losses.target_regularizers import blend, functional_penalty
 from targetnet.rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
 
 __all__ = [

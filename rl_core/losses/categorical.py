@@ -10,7 +10,7 @@ import numbers
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from targetnet.rl_core.errors import BoundsError, shown
+from targetnet.rl_core.errors import BoundsError, quoted
 from targetnet.rl_core.losses.td import TdLoss, at_action, at_best, require_shapes
 
 
@@ -23,7 +23,7 @@ def support(v_min: float, v_max: float, atoms: int) -> np.ndarray:
     if not v_min < v_max:
         raise BoundsError(f"support: v_min must be below v_max, got {v_min} and {v_max}")
     if not isinstance(atoms, numbers.Integral) or atoms < 2:
-        raise BoundsError(f"support: atoms must be a whole number >= 2, got {shown(atoms)}")
+        raise BoundsError(f"support: atoms must be a whole number >= 2, got {quoted(atoms)}")
     return np.linspace(v_min, v_max, atoms, dtype=np.float32)
 
 

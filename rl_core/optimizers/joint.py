@@ -1,8 +1,8 @@
 """One update of each of several members in one call, compiled by XLA.
 
 An update in a call of its own spends more time on the call than on the work. Members that share a
-graph (`targetnet.rl_core.graph.members`) share the call too: a loop over rows of the matrices in
-which their values are kept. Nobody sits down for it.
+graph (`targetnet.rl_core.graph.members`) share the call too: a loop over rows of the matrices with
+their values. No member is loaded for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from targetnet.rl_core.graph.xla import built_for_xla
 
 def joint_updates(
     update: Callable[[Sequence[tf.Tensor]], tf.Tensor],
-    kept: MemberStore,
+    store: MemberStore,
     use: int,
     members: tf.Tensor,
     count: tf.Tensor,
@@ -30,7 +30,7 @@ def joint_updates(
 
     Args:
       update: builds an update from a member's feeds, and returns something of it.
-      kept, use: the members' values, and the place of this call among the uses.
+      store, use: the members' values, and the place of this call among the uses.
       members: [P] int64; count: int32 scalar, at most P.
       feeds: [P, ...] each, a row for each member, by its number.
       like: shape [...] and dtype of what `update` returns.
@@ -38,7 +38,7 @@ def joint_updates(
     Returns:
       [P, ...], in the order of `members`; zeros from `count` on.
     """
-    matrices = kept.used_by(use)
+    matrices = store.used_by(use)
     changed = [matrix for matrix in matrices if matrix.assigned[use]]
     constant = matrices[len(changed) :]
 
@@ -60,7 +60,7 @@ def joint_updates(
             results: tf.TensorArray,
         ) -> Any:
             member = member_at(i)
-            values = kept.stand_ins(matrices, rows, member)
+            values = store.overrides(matrices, rows, member)
             with values.instead(), built_for_xla():
                 result = update([tf.gather(of, member) for of in feeds])
             number = tf.cast(member, tf.int32)
@@ -73,7 +73,7 @@ def joint_updates(
             return i + 1, rows_for(member_at(i + 1), after), after, results.write(i, result)
 
         rows_of = [_as_rows(matrix.all.read_value()) for matrix in changed]
-        results = _as_rows(tf.zeros([kept.count, *like.shape], like.dtype))
+        results = _as_rows(tf.zeros([store.count, *like.shape], like.dtype))
         first = tf.constant(0)
         start = first, rows_for(member_at(first), rows_of), rows_of, results
         _, _, after, results = tf.while_loop(

@@ -65,12 +65,12 @@ class PhaseCalls:
       engine: started or not; the callables are made at first use.
       ops: of the single update, of plain operations.
       moments: of both kinds of updates.
-      end: the operation that ends a single update; young_end: one in which no copy is due.
+      end: the operation that ends a single update; end_without_sync: one in which no copy is due.
       stats: (named) tuple of tensors of the single update.
       fused: exempt set -> what serves it instead.
-      fewest: updates from which on it does.
+      min_updates: updates from which on it does.
       feeds: what both read, in the order of the values given to `run`.
-      clock: whose known age is fed to `young_end`.
+      clock: whose known age is fed to `end_without_sync`.
 
     Attributes:
       not_compiled: why single updates are made where a fused call should have; None if it could.
@@ -82,16 +82,16 @@ class PhaseCalls:
         ops: ApplyOps,
         moments: LoopMoments,
         end: tf.Operation,
-        young_end: tf.Operation,
+        end_without_sync: tf.Operation,
         stats: Any,
         fused: Mapping[Exempt, FusedCalls],
-        fewest: int,
+        min_updates: int,
         feeds: Sequence[tf.Tensor],
         clock: Clock,
     ) -> None:
         self._engine, self._ops, self._moments = engine, ops, moments
-        self._end, self._young_end = end, young_end
-        self._stats, self._fused, self._fewest = stats, dict(fused), fewest
+        self._end, self._end_without_sync = end, end_without_sync
+        self._stats, self._fused, self._min_updates = stats, dict(fused), min_updates
         self.not_compiled: str | None = None
         self._feeds, self._clock = tuple(feeds), clock
         self._calls: dict[tuple[Exempt, bool], Any] = {}
@@ -155,7 +155,7 @@ class PhaseCalls:
         period: int | None,
     ) -> Any:
         fused = self._fused.get(exempt)
-        if fused is not None and updates >= self._fewest:
+        if fused is not None and updates >= self._min_updates:
             self._moments.to_loops()
             try:
                 result = self._run_fused(exempt, fused, updates, values, wanted)
@@ -204,6 +204,6 @@ class PhaseCalls:
                 exempt,
                 fetches=self._stats if wanted else None,
                 feeds=(*self._feeds, self._clock.known_age) if young else self._feeds,
-                targets=[self._young_end if young else self._end],
+                targets=[self._end_without_sync if young else self._end],
             )
         return self._singles[key]

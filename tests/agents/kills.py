@@ -223,8 +223,8 @@ def prepared(run):
     files = ControlFiles(run)
     run.mkdir()
     files.make()
-    for letter in LETTERS:
-        submit(files, letter)
+    for command_file in LETTERS:
+        submit(files, command_file)
     return run
 
 

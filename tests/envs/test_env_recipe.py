@@ -226,7 +226,7 @@ def test_what_goes_wrong_is_one_line(wrapper, kwargs, error, line):
 
 def test_an_env_that_cannot_be_wrapped_is_closed():
     CLOSED.clear()
-    with pytest.raises(EnvError, match=r"\(RuntimeError: no such luck\) at .*test_wrapping.py"):
+    with pytest.raises(EnvError, match=r"\(RuntimeError: no such luck\) at .*test_env_recipe.py"):
         made(f"{HERE}:fails")
     assert len(CLOSED) == 1 and isinstance(CLOSED[0], gym.Env)
 

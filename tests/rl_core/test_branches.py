@@ -10,7 +10,7 @@ from targetnet.agents.dqn.epsilon_greedy_numpy import by_branch as by_branch_out
 from targetnet.rl_core.branches import LOWEST, by_branch, centred
 from targetnet.rl_core.errors import ShapeError
 from targetnet.rl_core.exploration import branching_epsilon_greedy
-from targetnet.rl_core.philox import OutsideStream
+from targetnet.rl_core.philox import NumpyStream
 
 ROWS = [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]]
 L = float(LOWEST)
@@ -76,9 +76,9 @@ def test_one_coin_and_a_die_for_each_branch(evaluate, coin, dice, free, legal, m
 @pytest.mark.parametrize("sizes", [SIZES, (2, 2)], ids=str)
 def test_exploring_outside_the_graph_is_that_of_the_graph(sizes, masks):
     N, D, A = 4, len(sizes), sum(sizes)
-    stream, rng = OutsideStream(3, "act"), np.random.default_rng(0)
+    stream, rng = NumpyStream(3, "act"), np.random.default_rng(0)
     explore = EpsilonGreedy(stream, N, A, sizes)
-    numbers, seen = stream.uniform_outside(0, 300, (1 + D, N)), set()
+    numbers, seen = stream.uniform_in_numpy(0, 300, (1 + D, N)), set()
     with tf.Graph().as_default(), tf.Session() as session:
         coin, dice = tf.placeholder(tf.float32, [N]), tf.placeholder(tf.float32, [N, D])
         best, legal = tf.placeholder(tf.int32, [N, D]), tf.placeholder(tf.bool, [N, A])

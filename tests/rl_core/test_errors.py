@@ -29,7 +29,7 @@ from targetnet.rl_core.errors import (
     UnknownName,
     did_you_mean,
     in_one_line,
-    shown,
+    quoted,
 )
 
 REFINES = {
@@ -115,7 +115,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.parametrize("show", [shown, in_one_line])
+@pytest.mark.parametrize("show", [quoted, in_one_line])
 def test_whatever_is_shown_is_one_short_line_that_no_terminal_obeys(show, value):
     text = show(value)
     assert 0 < len(text) <= 200 and text.isprintable()
@@ -133,11 +133,11 @@ def test_whatever_is_shown_is_one_short_line_that_no_terminal_obeys(show, value)
     ],
 )
 def test_a_small_value_is_shown_as_python_writes_it(value, text):
-    assert shown(value) == text
+    assert quoted(value) == text
 
 
 def test_the_beginning_of_what_is_cut_is_shown():
-    assert shown("abc" * 1_000).startswith("'abcabc") and shown("abc" * 1_000).endswith("...")
+    assert quoted("abc" * 1_000).startswith("'abcabc") and quoted("abc" * 1_000).endswith("...")
     assert in_one_line("abc" * 1_000).startswith("abcabc")
     assert in_one_line("two\n lines") == "two lines"
 

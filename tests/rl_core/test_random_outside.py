@@ -18,10 +18,10 @@ def test_numbers_drawn_outside_are_those_of_the_graph(shape, first):
     engine.start()
     draw = engine.callable(numbers, [counter])
     inside = [draw(np.array([first + i])) for i in range(6)]
-    np.testing.assert_array_equal(stream.uniform_outside(first, 6, shape), inside)
+    np.testing.assert_array_equal(stream.uniform_in_numpy(first, 6, shape), inside)
 
 
 def test_other_seeds_and_names_give_other_numbers():
-    numbers = [Stream(s, n).uniform_outside(0, 4, (8,)) for s, n in [(0, "a"), (1, "a"), (0, "b")]]
+    numbers = [Stream(s, n).uniform_in_numpy(0, 4, (8,)) for s, n in [(0, "a"), (1, "a"), (0, "b")]]
     assert len({n.tobytes() for n in numbers}) == 3
     assert all(n.min() >= 0 and n.max() < 1 for n in numbers)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from targetnet.rl_core.errors import in_one_line, shown
+from targetnet.rl_core.errors import in_one_line, quoted
 
 TOKEN_HEADER = "X-Targetnet-Token"
 _PAGES = 1_000  # open pages; beyond that the oldest page must ask for a token again
@@ -65,7 +65,7 @@ class Guard:
         if not self._allows_host(host):
             return Refusal(
                 403,
-                f"the Steer tab does not answer to the host name {shown(host)}; start TensorBoard "
+                f"the Steer tab does not answer to the host name {quoted(host)}; start TensorBoard "
                 f"with --steer_allow_host={in_one_line(host) or 'NAME'} if it is yours",
             )
         if headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
@@ -84,7 +84,7 @@ class Guard:
             return refusal
         origin = headers.get("Origin")
         if origin is None or not self._same_origin(origin, headers.get("Host", "")):
-            return Refusal(403, f"a request from {shown(origin)} may not steer")
+            return Refusal(403, f"a request from {quoted(origin)} may not steer")
         return None
 
     def refuse_writing(self, method: str, headers: Mapping[str, str]) -> Refusal | None:

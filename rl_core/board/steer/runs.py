@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.population import is_member_name, is_population
-from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
+from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line, quoted
 
 _DEPTH = 4  # levels of directories below a log directory
 _MOST_DIRECTORIES = 5_000
@@ -49,7 +49,7 @@ class PopulationListing(NamedTuple):
           UnknownRun: there is no such member.
         """
         if member not in self.members:
-            raise UnknownRun(f"no member {shown(member)} in {in_one_line(self.path, 200)}")
+            raise UnknownRun(f"no member {quoted(member)} in {in_one_line(self.path, 200)}")
         return self.members[member]
 
 
@@ -115,7 +115,7 @@ class Runs:
             return seen.runs[name]
         if name in seen.problems:
             raise RunDirError(seen.problems[name])
-        raise UnknownRun(f"no run {shown(name)} below the log directory")
+        raise UnknownRun(f"no run {quoted(name)} below the log directory")
 
     def require_population(self, name: str) -> PopulationListing:
         """Returns a population.
@@ -125,7 +125,7 @@ class Runs:
         """
         population = self.populations().get(name)
         if population is None:
-            raise UnknownRun(f"no population {shown(name)} below the log directory")
+            raise UnknownRun(f"no population {quoted(name)} below the log directory")
         return population
 
     def _search(self) -> RunIndex:

@@ -165,14 +165,14 @@ def test_a_run_whose_files_lead_elsewhere_is_neither_read_nor_steered(linked, li
     if link != "state.json":
         copy_state(run, real)
     (run / "control" / link).symlink_to(real / "control" / link)
-    before = letters_and_log(real)
+    before = command_files_and_log(real)
     method, *arguments = tool
     assert "leads out of the log directory" in refused(getattr(tools, method), "fake-1", *arguments)
     assert "leads out" in tools.list_runs()["damaged"][0]["problem"]
-    assert letters_and_log(real) == before
+    assert command_files_and_log(real) == before
 
 
-def letters_and_log(run):
+def command_files_and_log(run):
     return sorted((run / "control/inbox").iterdir()), read_log(run / "control/log.jsonl")
 
 

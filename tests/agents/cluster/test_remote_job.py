@@ -144,7 +144,7 @@ def test_a_checkpoint_appears_at_home_after_all_that_it_needs(begin, monkeypatch
 
 
 def campaign(begin, monkeypatch, tmp_path, deaths, seed):
-    """Lets nodes die after a random number of calls, and sends letters all the while."""
+    """Lets nodes die after a random number of calls, and sends command files all the while."""
     draw = random.Random(seed)
     lives = [draw.randrange(1, 90) for _ in range(deaths)]
     monkeypatch.setattr(remote_job, "MOST_DEATHS", deaths)
@@ -203,8 +203,8 @@ def test_a_run_that_was_paused_stays_paused_where_it_goes_on(begin, monkeypatch,
     die_once(monkeypatch, lambda: bool(doomed))
     job, said = begin(steps=1_000, seconds=0.02)
     wait_for((tmp_path / "run/checkpoints/00000005").exists)
-    letter = submit(files, do_command("pause", "api"))
-    wait_for(lambda: not letter.exists())
+    command_file = submit(files, do_command("pause", "api"))
+    wait_for(lambda: not command_file.exists())
     doomed.append(True)
     wait_for(lambda: len(ToyActor.made) == 2 and "look" in ToyActor.made[1].calls)
     last = CheckpointStore(tmp_path / "run/checkpoints").latest().tick
@@ -253,8 +253,8 @@ def test_orders_of_before_the_job_do_not_hold_in_it(begin, monkeypatch, tmp_path
     files = ControlFiles(tmp_path / "run")
     first, _ = begin(steps=1_000, seconds=0.02)
     wait_for((tmp_path / "run/checkpoints/00000005").exists)
-    letter = submit(files, do_command("pause", "api"))
-    wait_for(lambda: not letter.exists())
+    command_file = submit(files, do_command("pause", "api"))
+    wait_for(lambda: not command_file.exists())
     first.kill()
     first.wait()
     store = CheckpointStore(tmp_path / "run/checkpoints")
@@ -271,7 +271,9 @@ def test_orders_of_before_the_job_do_not_hold_in_it(begin, monkeypatch, tmp_path
 
 
 @pytest.mark.thorough
-def test_letters_that_wait_are_on_a_node_before_its_process_starts(begin, monkeypatch, tmp_path):
+def test_command_files_that_wait_are_on_a_node_before_its_process_starts(
+    begin, monkeypatch, tmp_path
+):
     files, seen = ControlFiles(tmp_path / "run"), []
     start = Worker.start
 
@@ -283,10 +285,10 @@ def test_letters_that_wait_are_on_a_node_before_its_process_starts(begin, monkey
     monkeypatch.setattr(Worker, "start", starts)
     first, _ = begin(steps=10)
     assert ended(first) == 0
-    letter = submit(files, set_command("x", 1, "api"))
+    command_file = submit(files, set_command("x", 1, "api"))
     again, _ = begin(steps=20)
     assert ended(again) == 0
-    assert seen == [[], [letter.name]] and names_in(files.log) == ["x"]
+    assert seen == [[], [command_file.name]] and names_in(files.log) == ["x"]
 
 
 def test_nodes_that_die_again_and_again_end_a_job_with_a_line(begin, monkeypatch):
@@ -331,14 +333,14 @@ def test_an_interrupt_lets_the_run_save_and_the_same_job_goes_on(begin, tmp_path
     require_whole(tmp_path / "run", last.tick + 20)
 
 
-def test_to_others_the_run_is_alive_at_home_and_takes_letters_there(begin, tmp_path):
+def test_to_others_the_run_is_alive_at_home_and_takes_command_files_there(begin, tmp_path):
     files = ControlFiles(tmp_path / "run")
     job, _ = begin(steps=1_000)
     wait_for(files.state.exists)
     assert is_alive(files)
     command = set_command("x", 1, "api")
-    letter = submit(files, command)
-    wait_for(lambda: not letter.exists())
+    command_file = submit(files, command)
+    wait_for(lambda: not command_file.exists())
     assert [entry.id for entry in read_log(files.log)] == [command.id]
     job.kill()
     job.wait()

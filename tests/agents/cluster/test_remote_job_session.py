@@ -39,8 +39,10 @@ class Script:
         return answers.get(method, lambda: None)()
 
 
-def look(*, code=None, pieces=(), letters=(), more=False, checkpoints=None):
-    return NodeReport(code, "", b"", list(pieces), [], set(letters), checkpoints or {"": []}, more)
+def look(*, code=None, pieces=(), command_files=(), more=False, checkpoints=None):
+    return NodeReport(
+        code, "", b"", list(pieces), [], set(command_files), checkpoints or {"": []}, more
+    )
 
 
 @pytest.fixture
@@ -59,12 +61,12 @@ def visit(tmp_path):
     runs.release()
 
 
-def test_a_letter_stays_at_home_until_all_of_the_log_is_there(visit, tmp_path):
-    letter = submit(ControlFiles(tmp_path / "run"), set_command("x", 1, "api"))
+def test_a_command_file_stays_at_home_until_all_of_the_log_is_there(visit, tmp_path):
+    command_file = submit(ControlFiles(tmp_path / "run"), set_command("x", 1, "api"))
     log = "control/log.jsonl"
     there = []
     looks = [
-        look(letters=[letter.name]),
+        look(command_files=[command_file.name]),
         look(
             pieces=[FilePiece(log, 1, 0, b"first\n", 13)], more=True
         ),  # answered: it waits no more
@@ -72,7 +74,9 @@ def test_a_letter_stays_at_home_until_all_of_the_log_is_there(visit, tmp_path):
         look(code=0),
         look(code=0),
     ]
-    actor = Script(looks, lambda method: there.append(letter.exists()) if method == "look" else 0)
+    actor = Script(
+        looks, lambda method: there.append(command_file.exists()) if method == "look" else 0
+    )
     made = visit(actor)
     made.begin(["train", "cartpole"], ABOUT)
     assert made.follow() == 0
@@ -80,23 +84,29 @@ def test_a_letter_stays_at_home_until_all_of_the_log_is_there(visit, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_letter_that_was_withdrawn_at_home_is_taken_back_from_the_node(visit, tmp_path):
-    letter = submit(ControlFiles(tmp_path / "run"), set_command("x", 1, "api"))
-    looks = [look(), look(letters=[letter.name]), look(letters=[letter.name]), look(), look(code=0)]
+def test_a_command_file_that_was_withdrawn_at_home_is_taken_back_from_the_node(visit, tmp_path):
+    command_file = submit(ControlFiles(tmp_path / "run"), set_command("x", 1, "api"))
+    looks = [
+        look(),
+        look(command_files=[command_file.name]),
+        look(command_files=[command_file.name]),
+        look(),
+        look(code=0),
+    ]
     calls = []
 
     def before(method):
         calls.append(method)
         if calls.count("look") == 3:  # its sender has waited long enough
-            letter.unlink(missing_ok=True)
+            command_file.unlink(missing_ok=True)
 
     actor = Script([*looks, look(code=0)], before)
     made = visit(actor)
     made.begin(["train", "cartpole"], ABOUT)
     assert made.follow() == 0
     posts = [given for method, *given in actor.tape if method == "post"]
-    assert posts[0][:2] == ["", letter.name] and posts[0][2] is not None
-    assert posts[1:] == [["", letter.name, None]]
+    assert posts[0][:2] == ["", command_file.name] and posts[0][2] is not None
+    assert posts[1:] == [["", command_file.name, None]]
 
 
 @pytest.mark.parametrize(

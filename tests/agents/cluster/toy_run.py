@@ -68,7 +68,7 @@ class Toy:
 
     def go(self):
         while self.step < self.steps and not stopping:
-            self.read_letters()
+            self.read_command_files()
             if self.paused and not stopping:
                 self.publish()
                 time.sleep(self.seconds)
@@ -109,7 +109,7 @@ class Toy:
         weights = {"w": np.full(500, self.step)}
         self.chunks = self.store.write(self.step, weights, host, self.chunks, rows)
 
-    def read_letters(self):
+    def read_command_files(self):
         for path in sorted(self.files.inbox.glob("*.json")):
             command = parse_command(path.read_bytes())
             if command.id not in self.log.ids:

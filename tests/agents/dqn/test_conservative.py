@@ -5,7 +5,7 @@ import pytest
 
 from targetnet.rl_core.errors import RlCoreError
 from tests.agents.dqn.test_family import masked, masked_step
-from tests.agents.dqn.test_stillness import KINDS, SINGLE_AND_FUSED
+from tests.agents.dqn.test_target_regularizers import KINDS, SINGLE_AND_FUSED
 from tests.agents.dqn.test_update import S_T, S_TM1, forward
 
 PREPARED = {"prepared": ["cql_weight"], "updates_per_learn": 2}

@@ -9,7 +9,7 @@ from targetnet.rl_core import Engine
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.replay import ValidRows, transition_columns
 from tests.agents.dqn.test_family import masked, masked_step
-from tests.agents.dqn.test_stillness import KINDS, SINGLE_AND_FUSED
+from tests.agents.dqn.test_target_regularizers import KINDS, SINGLE_AND_FUSED
 from tests.agents.dqn.test_update import S_T, S_TM1, forward
 
 # The dataset is never opened: agents only know how many time steps it took.

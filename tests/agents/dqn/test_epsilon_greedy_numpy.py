@@ -11,7 +11,7 @@ STEPS = 600  # beyond two draws of 256
 
 def drawn(num_envs):
     """[STEPS, 2, N] coins and dice."""
-    return Stream(7, "act").uniform_outside(0, STEPS, (2, num_envs))
+    return Stream(7, "act").uniform_in_numpy(0, STEPS, (2, num_envs))
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])

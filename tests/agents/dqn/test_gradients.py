@@ -92,7 +92,7 @@ def test_nothing_that_only_looks_changes_a_variable(lab, settings):
         "gradients": agent.learner.gradients.read,
         "observed": agent.learner.gradients.shown,
     }
-    if not agent.config.remembers:
+    if not agent.config.is_recurrent:
         scopes = ("online",) if agent.config.rollout else ("online", "target")
         looks |= {of: lambda of=of: agent.q_values(observation, of) for of in scopes}
     looks["recycle"] = lambda: agent.renewal.recycle(0.0).dormant and pytest.fail("one was dormant")

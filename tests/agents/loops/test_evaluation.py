@@ -12,7 +12,7 @@ from rich.console import Console
 from targetnet.agents.loops.evaluation import evaluate, exploring
 from targetnet.agents.run.screen import evaluation_shown
 from targetnet.rl_core.errors import BoundsError
-from targetnet.rl_core.philox import OutsideStream
+from targetnet.rl_core.philox import NumpyStream
 from tests.envs import lives
 
 
@@ -140,7 +140,7 @@ def test_an_epsilon_that_is_no_probability_is_refused(lab, agent, epsilon):
 def test_with_epsilon_no_illegal_action_is_taken():
     envs = SimpleNamespace(num_envs=2, num_actions=3, branches=())
     legal = np.array([[False, True, False], [True, False, True]])
-    stream = OutsideStream(0, "evaluation")
+    stream = NumpyStream(0, "evaluation")
     play = exploring(lambda *_: legal.argmax(axis=1), 1.0, envs, stream)
     actions = [play(np.zeros((2, 2)), np.zeros(2, bool), legal) for _ in range(50)]
     first, second = np.transpose(actions)

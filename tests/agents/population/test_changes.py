@@ -69,11 +69,12 @@ def files(run):
 
 
 def of_member(run):
-    letters = [
-        (of.id, of.command.name, of.command.value) for of in Inbox(run.control, list).letters()
+    command_files = [
+        (of.id, of.command.name, of.command.value)
+        for of in Inbox(run.control, list).command_files()
     ]
     # A command that was sent a second time has its id, and counts once.
-    sent = [what for _, *what in dict.fromkeys(letters)]
+    sent = [what for _, *what in dict.fromkeys(command_files)]
     sizes = {file.name: file.stat().st_size for file in run.event_files()}
     return run.config(), run.has_result(), run.has_digest(), sent, sizes
 

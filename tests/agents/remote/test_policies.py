@@ -13,7 +13,7 @@ from targetnet.envs import make_envs
 from targetnet.rl_core.exploration import epsilon_greedy
 from targetnet.rl_core.graph.scopes import variables_in
 from targetnet.rl_core.networks import ObservationForm
-from targetnet.rl_core.philox import OutsideStream
+from targetnet.rl_core.philox import NumpyStream
 
 KINDS = [
     {},
@@ -112,9 +112,9 @@ def test_other_networks_are_served_by_a_graph():
 
 
 def test_exploring_among_legal_actions_is_that_of_the_graph():
-    stream = OutsideStream(3, "act/0")
+    stream = NumpyStream(3, "act/0")
     explore, rng = EpsilonGreedy(stream, 4, 5), np.random.default_rng(0)
-    numbers = stream.uniform_outside(0, 200, (2, 4))
+    numbers = stream.uniform_in_numpy(0, 200, (2, 4))
     with tf.Graph().as_default(), tf.Session() as session:
         fed = [tf.placeholder(tf.float32, [4]) for _ in range(2)]
         best, legal = tf.placeholder(tf.int32, [4]), tf.placeholder(tf.bool, [4, 5])

@@ -227,7 +227,7 @@ def test_an_evaluation_that_was_cut_short_is_made_when_the_run_goes_on(folder, w
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(steering, "POLL_SECONDS", 0.0)
-        patch.setattr(Inbox, "letters", letters_from(600, stopped, Inbox.letters))
+        patch.setattr(Inbox, "command_files", command_files_from(600, stopped, Inbox.command_files))
         outcome = resume(run, on_tick=watch)
     assert outcome.env_steps == 600 and outcome.returns == []
     assert "evaluation/return" not in dict(curves(run, complete=False))
@@ -235,9 +235,9 @@ def test_an_evaluation_that_was_cut_short_is_made_when_the_run_goes_on(folder, w
     assert curves(run)["evaluation/return"][0] == curves(whole.run)["evaluation/return"][0]
 
 
-def letters_from(moment, seen, letters):
+def command_files_from(moment, seen, command_files):
     """The inbox is empty until that env step."""
-    return lambda inbox: letters(inbox) if seen and seen[-1] >= moment else []
+    return lambda inbox: command_files(inbox) if seen and seen[-1] >= moment else []
 
 
 def test_an_evaluation_somebody_asked_for_has_its_point_also_after_a_kill(folder):

@@ -125,14 +125,14 @@ def test_a_name_may_have_characters_that_mean_something_in_a_pattern(tmp_path, m
     assert made == [f"{name}-1", f"{name}-2"]
 
 
-def test_letters_that_wait_for_a_run_are_not_of_another(tmp_path):
+def test_command_files_that_wait_for_a_run_are_not_of_another(tmp_path):
     files = ControlFiles(tmp_path / "run")
     files.run.mkdir()
     files.make()
     files.log.touch()
-    letter = submit(files, set_command("sync_period", 5, "cli"))
+    command_file = submit(files, set_command("sync_period", 5, "cli"))
     require_free(files.run)
-    assert letter.exists()
+    assert command_file.exists()
     files.log.write_text("of another\n")
     with pytest.raises(RunDirError, match=r"still has control/log.jsonl of another run"):
         require_free(files.run)

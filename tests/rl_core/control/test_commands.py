@@ -67,7 +67,7 @@ def test_what_can_be_made_can_be_read(name, value):
 
 
 LARGE = {
-    "a hundred names of a hundred letters each": ["é" * 100] * 100,
+    "a hundred names of a hundred command files each": ["é" * 100] * 100,
     "as long as a text may be": "\U0001f600" * 1_000,
     "more digits than Python prints": 10**5_000,
     "a lone surrogate": "\ud800",

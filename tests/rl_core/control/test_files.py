@@ -186,7 +186,7 @@ def test_a_token_is_made_once_and_one_that_was_left_empty_anew(tmp_path, left):
 def test_a_directory_that_is_a_link_is_refused_and_nothing_is_touched_where_it_leads(
     tmp_path, link
 ):
-    """Letters are removed once they are read: those files would be taken for letters."""
+    """Command files are removed once they are read, so those files would be too."""
     elsewhere, run = tmp_path / "elsewhere", tmp_path / "run"
     elsewhere.mkdir(mode=0o755)
     (elsewhere / "data.json").write_text("{}")

@@ -31,8 +31,8 @@ def put(files, number, value=0.5):
     return submit(files, command)
 
 
-def values(letters):
-    return [letter.command.value for letter in letters]
+def values(command_files):
+    return [command_file.command.value for command_file in command_files]
 
 
 def long_ago(path):
@@ -45,23 +45,23 @@ def long_ago(path):
 def test_letters_come_oldest_first_whatever_the_order_they_were_put_in(files, inbox):
     for number in (3, 1_000_000, 1, 2):
         put(files, number, value=number)
-    assert values(inbox.letters()) == [1, 2, 3, 1_000_000]
+    assert values(inbox.command_files()) == [1, 2, 3, 1_000_000]
 
 
 def test_what_was_not_removed_is_there_at_the_next_look(files, inbox):
     put(files, 1)
-    (letter,) = inbox.letters()
-    assert [other.id for other in inbox.letters()] == [letter.id]
-    inbox.remove(letter)
-    inbox.remove(letter)  # withdrawn by its sender meanwhile
-    assert inbox.letters() == []
+    (command_file,) = inbox.command_files()
+    assert [other.id for other in inbox.command_files()] == [command_file.id]
+    inbox.remove(command_file)
+    inbox.remove(command_file)  # withdrawn by its sender meanwhile
+    assert inbox.command_files() == []
 
 
 def test_a_letter_is_the_command_that_was_sent(files, inbox):
     command = do_command("sync", "board")
     path = submit(files, command)
-    (letter,) = inbox.letters()
-    assert (letter.path, letter.id, letter.command, letter.problem) == (
+    (command_file,) = inbox.command_files()
+    assert (command_file.path, command_file.id, command_file.command, command_file.problem) == (
         *(path, command.id, command),
         None,
     )
@@ -78,17 +78,17 @@ def test_a_letter_that_is_withdrawn_while_it_is_listed_is_none(files, inbox, mon
         return real(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "open", withdraw_first)
-    assert values(inbox.letters()) == [2]
+    assert values(inbox.command_files()) == [2]
 
 
 def test_all_of_a_flood_comes_though_not_at_once(files, inbox):
     for number in range(1, 601):
         put(files, number, value=number)
     looks = []
-    while letters := inbox.letters():
-        looks.append(values(letters))
-        for letter in letters:
-            inbox.remove(letter)
+    while command_files := inbox.command_files():
+        looks.append(values(command_files))
+        for command_file in command_files:
+            inbox.remove(command_file)
     assert len(looks) > 1
     assert [value for look in looks for value in look] == list(range(1, 601))
 
@@ -97,21 +97,21 @@ def test_the_rest_of_a_flood_is_seen_though_the_directory_did_not_change(files, 
     for number in range(1, 301):
         put(files, number)
     long_ago(files.inbox)
-    first = inbox.letters()
+    first = inbox.command_files()
     assert 0 < len(first) < 300
     long_ago(files.inbox)
-    for letter in first:
-        inbox.remove(letter)
+    for command_file in first:
+        inbox.remove(command_file)
     long_ago(files.inbox)
-    assert len(first) + len(inbox.letters()) == 300
+    assert len(first) + len(inbox.command_files()) == 300
 
 
 def test_an_inbox_that_somebody_removed_is_empty_until_it_is_there_again(files, inbox):
     shutil.rmtree(files.inbox)
-    assert inbox.letters() == [] and inbox.letters() == []
+    assert inbox.command_files() == [] and inbox.command_files() == []
     files.make()
     put(files, 1, value=7)
-    assert values(inbox.letters()) == [7]
+    assert values(inbox.command_files()) == [7]
 
 
 # When it looks.
@@ -119,7 +119,7 @@ def test_an_inbox_that_somebody_removed_is_empty_until_it_is_there_again(files, 
 
 def test_a_quiet_inbox_costs_one_stat_a_look(files, inbox, monkeypatch):
     long_ago(files.inbox)
-    inbox.letters()
+    inbox.command_files()
     calls = []
     for name in ("stat", "scandir", "listdir", "open"):
         real = getattr(os, name)
@@ -127,7 +127,7 @@ def test_a_quiet_inbox_costs_one_stat_a_look(files, inbox, monkeypatch):
             os, name, lambda *a, _r=real, _n=name, **k: (calls.append(_n), _r(*a, **k))[1]
         )
     for _ in range(5):
-        assert inbox.letters() == []
+        assert inbox.command_files() == []
     assert calls == ["stat"] * 5
 
 
@@ -139,18 +139,18 @@ def test_a_letter_in_the_same_tick_of_the_clock_as_the_last_look_is_seen(
     stamp = 1_000_000_000_000
     os.utime(files.inbox, ns=(stamp, stamp))
     monkeypatch.setattr(time, "time_ns", lambda: stamp + age_ms * 1_000_000)
-    assert inbox.letters() == []
+    assert inbox.command_files() == []
     path = put(files, 1, value=7)
     os.utime(files.inbox, ns=(stamp, stamp))
-    assert values(inbox.letters()) == [7] and path.exists()
+    assert values(inbox.command_files()) == [7] and path.exists()
 
 
 def test_a_letter_is_seen_also_when_the_clock_was_set_back(files, inbox, monkeypatch):
     future = time.time_ns() + 3600 * 10**9
     os.utime(files.inbox, ns=(future, future))
-    assert inbox.letters() == []
+    assert inbox.command_files() == []
     put(files, 1, value=7)  # stamped an hour before the last look
-    assert values(inbox.letters()) == [7]
+    assert values(inbox.command_files()) == [7]
 
 
 # What is no command.
@@ -162,7 +162,7 @@ def test_a_letter_is_seen_also_when_the_clock_was_set_back(files, inbox, monkeyp
 )
 def test_what_does_not_claim_to_be_a_command_is_left_where_it_is(files, inbox, name):
     (files.inbox / name).write_text("{}")
-    assert inbox.letters() == []
+    assert inbox.command_files() == []
     assert (files.inbox / name).exists()
 
 
@@ -170,10 +170,10 @@ def test_a_refusal_has_the_same_id_for_the_same_file_and_another_for_another(fil
     def ident(name, data):
         path = files.inbox / name
         path.write_bytes(data)
-        (letter,) = Inbox(files).letters()  # a new one each time, as after a crash
+        (command_file,) = Inbox(files).command_files()  # a new one each time, as after a crash
         path.unlink()
-        assert letter.command is None and letter.problem
-        return letter.id
+        assert command_file.command is None and command_file.problem
+        return command_file.id
 
     ids = [ident("1.json", b"x"), ident("2.json", b"x"), ident("1.json", b"y")]
     assert len(set(ids)) == 3
@@ -184,8 +184,8 @@ def test_the_id_of_a_refusal_cannot_be_chosen(files, inbox):
     """Else a bad file could take the id of a command that is yet to come."""
     good = set_command("tau", 0.5, "cli")
     (files.inbox / f"1-{good.id}.json").write_bytes(dump(good)[:-1])
-    (letter,) = inbox.letters()
-    assert letter.id != good.id
+    (command_file,) = inbox.command_files()
+    assert command_file.id != good.id
 
 
 def test_an_unreadable_file_is_refused_with_the_systems_words(files, inbox, monkeypatch):
@@ -198,16 +198,16 @@ def test_an_unreadable_file_is_refused_with_the_systems_words(files, inbox, monk
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(os, "open", denied)  # whoever tests may be root, who reads everything
-    (letter,) = inbox.letters()
-    assert letter.command is None and letter.problem == "Permission denied"
+    (command_file,) = inbox.command_files()
+    assert command_file.command is None and command_file.problem == "Permission denied"
 
 
 def test_what_cannot_be_removed_is_not_listed_again(files, inbox):
     (files.inbox / "1.json").mkdir()
-    (letter,) = inbox.letters()
-    inbox.remove(letter)
+    (command_file,) = inbox.command_files()
+    inbox.remove(command_file)
     put(files, 2, value=7)
-    assert values(inbox.letters()) == [7]
+    assert values(inbox.command_files()) == [7]
 
 
 def test_looking_leaves_no_file_open(files, inbox):
@@ -218,7 +218,7 @@ def test_looking_leaves_no_file_open(files, inbox):
     for number in range(10, 30):
         (files.inbox / f"{number}.json").mkdir()
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    assert len(inbox.letters()) == 23
+    assert len(inbox.command_files()) == 23
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
@@ -247,7 +247,7 @@ def test_commands_of_one_instant_come_in_the_order_they_were_made(files, inbox, 
     monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000 * 10**9)
     for number in range(1, 11):
         submit(files, set_command("tau", number, "cli"))
-    assert values(inbox.letters()) == list(range(1, 11))
+    assert values(inbox.command_files()) == list(range(1, 11))
 
 
 def test_sending_where_there_is_no_inbox_is_one_clear_line(tmp_path):

@@ -38,12 +38,12 @@ class Disk:
     """What a killed process leaves behind."""
 
     def __init__(self):
-        self.log, self.letters, self.checkpoint = b"", {}, copy.deepcopy(FRESH)
+        self.log, self.command_files, self.checkpoint = b"", {}, copy.deepcopy(FRESH)
 
     def save(self, files):
         """Takes what is in the files now."""
         self.log = files.log.read_bytes() if files.log.exists() else b""
-        self.letters = {path.name: path.read_bytes() for path in files.inbox.glob("*.json")}
+        self.command_files = {path.name: path.read_bytes() for path in files.inbox.glob("*.json")}
 
     def load(self, files):
         """Makes the files be what was saved."""
@@ -51,7 +51,7 @@ class Disk:
         for old in files.inbox.iterdir():
             old.unlink()
         files.log.write_bytes(self.log)
-        for name, data in self.letters.items():
+        for name, data in self.command_files.items():
             (files.inbox / name).write_bytes(data)
 
 
@@ -176,4 +176,4 @@ def crash_everywhere(tmp_path, monkeypatch):
 def test_every_pair_and_triple_is_applied_once_wherever_the_run_was_killed(crash_everywhere, first):
     more = [(), *itertools.product(COMMANDS, repeat=1), *itertools.product(COMMANDS, repeat=2)]
     crashes = [crash_everywhere((first, *others)) for others in more]
-    assert min(crashes) >= 4  # before, half a line, the line, the letter removed
+    assert min(crashes) >= 4  # before, half a line, the line, the command file removed

@@ -140,11 +140,11 @@ def test_the_same_id_twice_is_applied_once(bench):
 
 def test_a_crash_between_log_and_removal_does_not_apply_it_again(bench, make_bench):
     bench.command(name="sync_period", value=50)
-    letter = next(bench.files.inbox.iterdir())
-    kept = letter.read_bytes()
+    command_file = next(bench.files.inbox.iterdir())
+    kept = command_file.read_bytes()
     bench.move()
     bench.steering.close()
-    letter.write_bytes(kept)  # as if the process had died before removing it
+    command_file.write_bytes(kept)  # as if the process had died before removing it
     again = make_bench(bench.files.run)
     again.move()
     assert again.live["sync_period"] == 500  # of the new process's config

@@ -45,7 +45,7 @@ class Model:
             with tf.control_dependencies([ops.done]):
                 counted = self.updates.assign_add(1, read_value=False)
                 end = tf.group(counted, self.copies.assign(0, read_value=False))
-                young_end = tf.group(
+                end_without_sync = tf.group(
                     counted, self.copies.assign(self.age.known_age, read_value=False)
                 )
             self.moments = LoopMoments(engine, ops)
@@ -67,8 +67,8 @@ class Model:
             (signs,) = fused_updates(update, count, [ops.signs], adam, compiled=False)
             loops = {NONE: FusedCalls((signs,), checked(signs).op, count)}
             self.calls = PhaseCalls(
-                engine, ops, self.moments, end, young_end, (now,), loops, 2, [self.x, self.rate],
-                self.age,
+                engine, ops, self.moments, end, end_without_sync, (now,), loops, 2,
+                [self.x, self.rate], self.age,
             )  # fmt: skip
             self.kept = [v.read_value() for v in (*v, self.updates, self.copies)]
             self.slots = [s.read_value() for name in ops.names for s in ops.state(name)]

@@ -19,7 +19,7 @@ NONE, HEAD = frozenset(), frozenset({"head"})
 class Steps:
     """loss = torso + head: every step of Adam is the rate."""
 
-    def __init__(self, engine, fused, *, loop=True, fewest=2):
+    def __init__(self, engine, fused, *, loop=True, min_updates=2):
         """`fused`: the exempt sets there is a loop for, or a call that makes one update."""
         self.engine = engine
         with self.engine.building():
@@ -40,13 +40,15 @@ class Steps:
             with tf.control_dependencies([ops.done]):
                 counted = self.counts[0].assign_add(1, read_value=False)
                 end = tf.group(counted, self.asked.assign_add(1, read_value=False))
-                young_end = tf.group(counted, kept.assign(self.age.known_age, read_value=False))
+                end_without_sync = tf.group(
+                    counted, kept.assign(self.age.known_age, read_value=False)
+                )
             stats = (loss, ops.grad_norm)
             count = tf.placeholder(tf.int32, []) if loop else None
             self.moments = LoopMoments(self.engine, ops)
             loops = {exempt: self.loop(ops, exempt, count, stats) for exempt in fused}
             self.calls = PhaseCalls(
-                self.engine, ops, self.moments, end, young_end, stats, loops, fewest,
+                self.engine, ops, self.moments, end, end_without_sync, stats, loops, min_updates,
                 [self.rate], self.age,
             )  # fmt: skip
         self.engine.start()
@@ -105,13 +107,13 @@ def test_a_phase_of_one_is_a_single_call(engine):
 
 
 def test_a_phase_of_one_is_a_fused_call_where_that_serves_one_too(engine):
-    steps = Steps(engine, [NONE], fewest=1)
+    steps = Steps(engine, [NONE], min_updates=1)
     assert steps.run(NONE, 1, wanted=True)[0] == close_to(20)
     assert steps.engine.run(steps.counts) == [0, 1]
 
 
 def test_calls_that_make_one_update_are_made_as_often(engine):
-    steps = Steps(engine, [NONE], loop=False, fewest=1)
+    steps = Steps(engine, [NONE], loop=False, min_updates=1)
     assert steps.run(NONE, 3, wanted=True)[0] == close_to(18)  # before the third
     assert steps.run(NONE, 2) is None
     steps.run(HEAD, 1)
@@ -122,7 +124,7 @@ def test_calls_that_make_one_update_are_made_as_often(engine):
 
 @pytest.mark.parametrize("loop", [True, False])
 def test_a_copy_is_passed_by_in_calls_of_one_as_in_loops(engine, loop):
-    steps = Steps(engine, [NONE], loop=loop, fewest=1)
+    steps = Steps(engine, [NONE], loop=loop, min_updates=1)
     steps.age.now = 0
     steps.run(NONE, 8)  # of ages 1, 2, 0, 1, 2, 0, 1, 2
     assert steps.age.now == 2

@@ -34,7 +34,7 @@ def logs(population, members=AT_WORK):
     return {member: log(population, member) for member in members}
 
 
-def letters(population):
+def command_files(population):
     return [path for path in population.glob("m*/control/inbox/*") if path.suffix == ".json"]
 
 
@@ -114,7 +114,7 @@ def test_a_member_that_has_ended_is_told_as_such_and_is_sent_nothing(board, crow
     told = tell(board, body(("m03", "m00"), value=52)).json
     assert "is not running: finished" in told["problems"]["m03"]
     assert answers(board, told["asked"])["m00"][0]["new"] == 52
-    assert letters(crowd) == [] and log(crowd, "m03") == []
+    assert command_files(crowd) == [] and log(crowd, "m03") == []
 
 
 def test_a_value_that_only_one_has_is_refused_by_the_others_alone(board, crowd):
@@ -149,7 +149,7 @@ def test_a_forged_command_reaches_no_member(board, crowd, forged):
     answer = ask(board, "POST", "command_members", body(), headers)
     assert answer.status in (401, 403, 415) and answer.json["error"]
     time.sleep(0.2)
-    assert logs(crowd) == before and letters(crowd) == []
+    assert logs(crowd) == before and command_files(crowd) == []
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
@@ -187,7 +187,7 @@ def test_a_body_that_is_not_right_reaches_no_member(board, crowd, told):
     assert answer.status in (400, 413)
     assert answer.json["error"].isprintable() and 0 < len(answer.json["error"]) <= 600
     time.sleep(0.1)
-    assert logs(crowd) == before and letters(crowd) == []
+    assert logs(crowd) == before and command_files(crowd) == []
 
 
 @pytest.mark.parametrize("position", ["m00", "m00:", "m00:-1", "m00:x", "m00:1" + "0" * 20, ":²"])
@@ -287,7 +287,7 @@ def test_an_open_board_steers_no_member_without_its_token(open_board, crowd, giv
     told = tell(open_board, body(run_token=given)).json
     assert told["asked"] == {} and list(told["problems"]) == list(AT_WORK)
     time.sleep(0.1)
-    assert logs(crowd) == before and letters(crowd) == []
+    assert logs(crowd) == before and command_files(crowd) == []
 
 
 # Many runs' live values in one.

@@ -101,14 +101,14 @@ def test_what_a_dead_run_has_not_read_is_taken_back_once_the_page_knows_of_its_d
             assert ask(board, "POST", "command_members", both, page_headers(board)).status == 200
             ask(board, "GET", "run?name=stopped/m00")
             ask(board, "GET", "members?name=stopped")
-            letters = [path / member / "control/inbox" for member in ("m00", "m01")]
-            assert [len([*of.iterdir()]) for of in letters] == [1, 1]  # it may go on yet
+            command_files = [path / member / "control/inbox" for member in ("m00", "m01")]
+            assert [len([*of.iterdir()]) for of in command_files] == [1, 1]  # it may go on yet
         finally:
             os.kill(pid, signal.SIGKILL)
         while ask(board, "GET", "run?name=stopped/m00").json["alive"]:
             time.sleep(0.01)
         ask(board, "GET", "members?name=stopped")
-        assert [len([*of.iterdir()]) for of in letters] == [0, 0]
+        assert [len([*of.iterdir()]) for of in command_files] == [0, 0]
 
 
 def test_several_changes_and_an_action_arrive_in_order(board, run):
