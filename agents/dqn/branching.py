@@ -29,7 +29,7 @@ def branching_loss(
     on where `max_grad_norm` does not clip, and clip each variable alone.
 
     Args:
-      head: learns numbers (`HeadKind.towards`).
+      head: learns numbers (`HeadKind.loss_to`).
       terms: of values [B, A].
       choice: [B, A] values by which the next action is chosen.
       sizes: of the branches, [D].
@@ -47,8 +47,8 @@ def branching_loss(
             _folded(now.q, sizes), None if now.logits is None else _folded(now.logits, sizes)
         ),
     )
-    assert head.towards is not None  # the config was checked
-    td = head.towards(each, tf.reshape(tf.tile(target[:, tf.newaxis], [1, D]), [-1]))
+    assert head.loss_to is not None  # the config was checked
+    td = head.loss_to(each, tf.reshape(tf.tile(target[:, tf.newaxis], [1, D]), [-1]))
     loss, targets, errors = (tf.reshape(of, [-1, D]) for of in td)
     priority = tf.reshape(head.priority(td), [-1, D])
     return (
@@ -71,7 +71,7 @@ def require_branching(config: DqnConfig, branches: Sequence[int]) -> None:
     """
     if not branches:
         return
-    of_numbers = head_of(config).towards is not None
+    of_numbers = head_of(config).loss_to is not None
     wrong = {
         f"needs head = 'scalar', or loss = 'hl_gauss', got head = {config.head!r}": not of_numbers,
         "takes the best choice of each branch; leave munchausen out": config.munchausen,

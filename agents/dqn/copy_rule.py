@@ -24,7 +24,7 @@ class RuleNumbers(NamedTuple):
     """Float32 scalars that a rule keeps."""
 
     error: Any  # mean squared TD error of the latest updates
-    error_after: Any  # the same, as it was after the last copy
+    error_after: Any  # that mean right after the last sync
     period: Any  # updates; it has grown
 
 
@@ -109,9 +109,9 @@ class CopyRule:
     The target is copied at an age: `sync_period`, which grows by the share `sync_growth` at each
     copy. It is copied before, at `min_target_age` or later, as soon as
 
-    - the mean squared TD error is below `sync_fit` times what it was after the last copy. The mean
-      is over all updates since the copy, up to `sync_fit_updates`, and then a running one of that
-      length; what it was after the copy is the first mean of that length.
+    - the mean squared TD error is below `sync_fit` times what it was after the last copy. It is a
+      plain mean over the first N = `sync_fit_updates` updates since the copy, and an exponential
+      mean of length N after that. What it was after the copy is the plain mean of all N.
     - or the norm of online - target is at least `sync_distance` times the target's.
 
     Each is off at 0. What needs a value that the config does not hold is not built.

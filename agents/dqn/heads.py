@@ -73,7 +73,7 @@ class HeadKind(NamedTuple):
       average: the mean of several targets' values of the same observations and fractions.
       blend: the values that bootstrap, of the target's, the online network's, and two weights; see
         `targetnet.rl_core.losses.blend`.
-      towards: the TD loss of given targets, numbers [B]; None where targets are distributions.
+      loss_to: the TD loss toward scalar targets [B]; None for distributional heads.
       numbers: key of the config that says how many numbers it has for each action; empty for one.
       blocks: scopes that it has beside those of the streams.
     """
@@ -84,7 +84,7 @@ class HeadKind(NamedTuple):
     priority: Callable[[TdLoss], tf.Tensor]
     average: Callable[[list[Values]], Values]
     blend: Callable[[Values, Values, Weight, Weight], Values]
-    towards: Callable[[LossInputs, tf.Tensor], TdLoss] | None = None
+    loss_to: Callable[[LossInputs, tf.Tensor], TdLoss] | None = None
     numbers: str = ""
     blocks: frozenset[str] = frozenset()
 
@@ -134,7 +134,7 @@ def _soft_td_of_means(terms: LossInputs, before: Values) -> TdLoss:
     return munchausen_q_learning(now.q, *terms.transition, then.q, before.q, **_soft(terms))
 
 
-def _means_towards(terms: LossInputs, target: tf.Tensor) -> TdLoss:
+def _loss_to_means(terms: LossInputs, target: tf.Tensor) -> TdLoss:
     td_error = target - at_action(terms.now.q, terms.batch.a_tm1)  # [B]
     return _of_size(terms, TdLoss(squared(td_error), target, td_error))
 
@@ -247,7 +247,7 @@ HEADS = {
         priority=lambda td: tf.abs(td.td_error),
         average=_mean_of_means,
         blend=_blend_of_means,
-        towards=_means_towards,
+        loss_to=_loss_to_means,
     ),
     "categorical": HeadKind(
         build=_categorical,
@@ -288,7 +288,7 @@ BY_LOSS = {
         priority=lambda td: tf.abs(td.td_error),
         average=_mean_of_means,
         blend=_blend_of_means,
-        towards=_around,
+        loss_to=_around,
     )
 }
 

@@ -20,9 +20,8 @@ _LIMITS = {"reward_clip": np.inf, "max_grad_norm": LARGEST_FLOAT32}
 class LiveFeeds:
     """Scalars by name in the graph; outside, an array of the real ones and one of the whole ones.
 
-    Each argument of a compiled call costs. So two arrays are fed, and a compiled
-    function is handed these: it cuts a scalar out where it is used. Look a scalar up there, and
-    not before.
+    Each argument of a compiled call costs, so two arrays are fed. Inside a compiled function, read
+    `live[name]` where it is used; a scalar taken outside would become one more argument.
 
     Args:
       knobs: of the values.

@@ -49,7 +49,7 @@ class Parts:
       values: the live values; live: as updates are fed them; own: the user's own.
       rows: gives the number of transitions that may be sampled.
       set_keys: sets the keys of the random numbers.
-      all others: see `DqnAgent`.
+      acting, learner, chunks, renewal, state, q_values: as `DqnAgent` has them.
     """
 
     engine: Engine
@@ -164,7 +164,7 @@ class AgentGraph:
             self.copy_learned = self._active.copies(state.learned_variables)
 
     def begin(self, parts: Parts) -> None:
-        """Gives what initializers could not give its first value, once the engine is started."""
+        """Sets what initializers cannot: the envs in the graph, and the known age."""
         if parts.chunks is not None:
             parts.chunks.begin()
         parts.learner.clock.know(0)

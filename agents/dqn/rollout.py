@@ -53,9 +53,9 @@ class RolloutObjective:
         with tf.control_dependencies([when(first, lambda: self._renew(counter))]):
             target = tf.gather(self._returns, batch.row)  # [B]
         (now,) = self._networks.values(batch.s_tm1, self._conditions("now", counter))
-        assert self._head.towards is not None  # the config was checked
+        assert self._head.loss_to is not None  # the config was checked
         terms = LossInputs(self._config, self._live, batch, now, now)
-        td = self._head.towards(terms, tf.stop_gradient(target))
+        td = self._head.loss_to(terms, tf.stop_gradient(target))
         return Regression(td, self._head.priority(td), now.q)
 
     def _renew(self, counter: tf.Tensor) -> tf.Operation:

@@ -1,4 +1,7 @@
-"""The target's age, who decides by it that the target is copied, and what Python knows of it."""
+"""The target's clock: counts updates since the last sync, and says in the graph when one is due.
+
+Python mirrors the count, so that most updates need not ask the graph.
+"""
 
 from __future__ import annotations
 

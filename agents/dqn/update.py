@@ -25,8 +25,8 @@ from targetnet.rl_core.replay import ReplayMemory
 
 # Applies the gradients of a loss [].
 Apply = Callable[[tf.Tensor], AdamResult]
-# (whether the target was copied, Adam's moments where a loop carries them) -> the moments after
-# what a copy does besides, and ops that do the rest of it.
+# at_copy(copied, moments) -> (moments, ops): what else happens at a sync. `moments` are Adam's,
+# where a loop carries them.
 AtCopy = Callable[[tf.Tensor, Any], tuple[Any, list[Any]]]
 
 
@@ -62,7 +62,7 @@ class BuiltUpdate(NamedTuple):
     learned: UpdateOutputs
     moments: Any  # Adam's after it, where a loop carries them
     end: Any  # the op that ends it
-    made: Any  # [] bool; None if nothing else is run where it is not
+    made: Any  # [] bool: it was applied; None if a skipped update has no other effects to undo
 
 
 class Update:

@@ -1,8 +1,7 @@
-"""Members that make their updates together: what Python knows around the joint calls.
+"""Updates of several members in one call: who waits for one, and when the call is made.
 
-A member's update is due when its loop asks for it, and the loop goes on when it is made. So a loop
-that asks hands its turn on, and the updates of all that ask are made in one call, after the time
-steps that they stored.
+A loop that asks for an update yields; when all have asked, one call makes all updates, after the
+time steps that they stored.
 """
 
 from __future__ import annotations
@@ -85,12 +84,12 @@ class BatchedUpdates:
     Attributes:
       calls: the same.
       rows: column -> a time step of each member, [P, N, ...].
-      asking: collects the requests.
+      batcher: collects the requests.
     """
 
     def __init__(self, calls: BatchedUpdateGraph) -> None:
         self.calls, self.rows = calls, calls.empty_rows()
-        self.asking: RequestBatcher = ImmediateUpdates()
+        self.batcher: RequestBatcher = ImmediateUpdates()
         self._members, *self._feeds = calls.empty_feeds()
         self._fed: list[Any] = [None] * len(self._members)
 
@@ -161,7 +160,7 @@ class BatchClient:
     def chosen(self, policy: Policy, observation: np.ndarray) -> np.ndarray:
         """Returns the policy's actions."""
         joint = self._joint
-        return joint.asking.ask(joint.act, ActionRequest(policy, observation))
+        return joint.batcher.ask(joint.act, ActionRequest(policy, observation))
 
     def put(
         self,
@@ -203,4 +202,4 @@ class BatchClient:
         joint, stores = self._joint, self._waits
         self._waits = False
         request = UpdateRequest(self._member, stores, live)
-        return joint.asking.ask(joint.update, request, last=True)
+        return joint.batcher.ask(joint.update, request, last=True)

@@ -3,8 +3,8 @@
     change.json
 
 The file is written before anything else changes. It is removed once every member has its config
-and its commands. If a kill comes in between, the next resume makes this change first, so members
-have it all or have it not.
+and its commands. If a kill comes in between, the next resume makes this change first, so either all
+members have it or none.
 """
 
 from __future__ import annotations

@@ -109,9 +109,9 @@ class PopulationRunner:
             f"{self.note or self.directory.path}: {count} members, {config.env_id}, replay of "
             f"{rows.capacity:,} rows each ({format_bytes(count * rows.nbytes)} once all are full)"
         )
-        turns: CooperativeScheduler[RunOutcome | RlCoreError] = CooperativeScheduler()
+        scheduler: CooperativeScheduler[RunOutcome | RlCoreError] = CooperativeScheduler()
         if first.joint is not None:
-            first.joint.asking = turns
+            first.joint.batcher = scheduler
         if line := self.envs[next(iter(self.agents))].not_repeated:
             self.screen.line(line)
         # No member's are closed while others go on.
@@ -120,10 +120,10 @@ class PopulationRunner:
             if exchanging is not None:
                 sides = {name: exchanging.of(name, stop) for name in how}
             calls = [
-                partial(self._one, name, stop, last, turns, sides[name], more)
+                partial(self._one, name, stop, last, scheduler, sides[name], more)
                 for name, more in how.items()
             ]
-            ended = dict(zip(how, turns.all(calls), strict=True))
+            ended = dict(zip(how, scheduler.all(calls), strict=True))
         return PopulationOutcome(
             self.directory.path,
             {name: of for name, of in ended.items() if isinstance(of, RunOutcome)},
@@ -136,7 +136,7 @@ class PopulationRunner:
         name: str,
         stop: StopRequest,
         last: contextlib.ExitStack,
-        turns: CooperativeScheduler[Any],
+        scheduler: CooperativeScheduler[Any],
         exchanges: Exchanges | None,
         more: Mapping[str, Any],
     ) -> RunOutcome | RlCoreError:
@@ -150,7 +150,7 @@ class PopulationRunner:
         try:
             return Run(
                 agent, self.envs[name], directory, display, stop, evaluation_envs, self.on_tick,
-                turns=turns, exchanges=exchanges, **more,
+                scheduler=scheduler, exchanges=exchanges, **more,
             ).go()  # fmt: skip
         except RlCoreError as error:
             display.line(f"failed: {error}")

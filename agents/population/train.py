@@ -166,11 +166,11 @@ def resume_population(
             on_start(directory)
         for name, going in found.items():
             screen.line(f"{name}: resumed at env step {going.done:,}")
-        turns = PopulationRunner(directory, screen, population, agents, envs, on_tick, startup)
+        runner = PopulationRunner(directory, screen, population, agents, envs, on_tick, startup)
         exchanging = None
         if recorded is not None:
             exchanging = PopulationExchanges(members, population, recorded, screen)
-        return turns.all(
+        return runner.all(
             {name: {"resumed": of.resumed, "lock": locks[name]} for name, of in found.items()},
             exchanging,
         )

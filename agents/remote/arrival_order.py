@@ -36,7 +36,7 @@ class ArrivalOrder:
         answer, request = fleet.take(actor)
         arrival = Arrival(answer.actor, request.updates, answer.checksum())
         as_before = self.file.append(arrival)
-        # Before anything comes of it: what the log says of this time step needs it.
+        # Before the delivery is used: the log refers to it.
         with self._writing.attempt():
             self.file.write()
         if not as_before:

@@ -96,7 +96,7 @@ class LoopRunner:
     tracer: Tracer | NullTracer
     on_tick: OnTick | None
     repeat: Repeat | None
-    turns: Scheduler
+    scheduler: Scheduler
     exchanges: Exchanges
     controlling: ControllerRunner
     _news: deque[Tick] = field(default_factory=deque)  # not shown yet
@@ -123,7 +123,7 @@ class LoopRunner:
         next_tick, next_env_step, next_time = self._next_due()
         agent, state, on_tick = self.agent, self.state, self.on_tick
         news, control, interrupt = self._news, self.control, self.control.interrupt
-        now, give_turn = time.monotonic, self.turns.give
+        now, give_turn = time.monotonic, self.scheduler.give
         ticks = loop_of(agent.config)(agent, self.envs, state)
         for tick in self.display.watched(ticks, self.look):
             # Asking every part at each time step, even by one call, costs some percent. Therefore
@@ -210,7 +210,7 @@ class LoopRunner:
             self.reporter.flush()
             while self.exchanges.waits():
                 with self.clock.stopped():
-                    self.turns.rest(_MEETING_SECONDS)
+                    self.scheduler.rest(_MEETING_SECONDS)
                     self.steering.safe_point()
                 self._serve_while_halted()
                 if control.stopped:
@@ -247,5 +247,5 @@ class LoopRunner:
                 control.evaluations_asked -= bool(returns)
                 continue
             with self.clock.stopped():
-                self.turns.rest(_PAUSE_SECONDS)
+                self.scheduler.rest(_PAUSE_SECONDS)
                 self.steering.poll()

@@ -55,7 +55,7 @@ class Run:
       resumed: the moment that agent, envs and files were brought back to; None if the run is new.
       lock: of the directory, if it is held already.
       sinks: of the program's own.
-      turns: it takes turns with other runs in this thread; None: it has the thread to itself.
+      scheduler: shared with other runs that take turns in this thread; None: the run is alone.
       exchanges: those between it and other members of its population; None: it has no others.
     """
 
@@ -72,7 +72,7 @@ class Run:
         resumed: ResumeMoment | None = None,
         lock: RunLock | None = None,
         sinks: Sequence[OwnSink] = (),
-        turns: Scheduler | None = None,
+        scheduler: Scheduler | None = None,
         exchanges: Exchanges | None = None,
     ) -> None:
         config, files = agent.config, directory.control
@@ -81,7 +81,7 @@ class Run:
         state = LoopState.of(host.loop.model_dump(), resumed.step if resumed else None)
         agent.hyperparameters.env_step = state.env_step
         self._state, self._interrupt, self._digest = state, interrupt, ""
-        self._display, turns = display, turns or NoScheduler()
+        self._display, scheduler = display, scheduler or NoScheduler()
         display.recent_returns.extend(host.recent_returns)
         self._clock = clock = TrainingClock(host.seconds)
         self._reporter = reporter = Reporter(
@@ -121,7 +121,7 @@ class Run:
         self._evaluations = evaluations = Evaluations(
             agent, control, clock=clock, envs=evaluation_envs, reporter=reporter, display=display,
             safe_point=steering.safe_point, due=due_from(host, config, state.env_step),
-            give_turn=turns.give, check_is_due=envs.check_is_due,
+            give_turn=scheduler.give, check_is_due=envs.check_is_due,
         )  # fmt: skip
         controlling = ControllerRunner.of(
             config, ControlledRun(agent, state, reporter, display), host.controller,
@@ -136,7 +136,7 @@ class Run:
             agent, envs, state, clock=clock, control=control, steering=steering,
             evaluations=evaluations, saver=saver, reporter=reporter, display=display,
             look=partial(bytes_outside, config, envs), tracer=self._tracer, on_tick=on_tick,
-            repeat=repeat, turns=turns, exchanges=self._exchanges, controlling=controlling,
+            repeat=repeat, scheduler=scheduler, exchanges=self._exchanges, controlling=controlling,
         )  # fmt: skip
 
     def go(self) -> RunOutcome:

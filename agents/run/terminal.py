@@ -34,7 +34,7 @@ class Display:
     Attributes:
       due: env step at which the progress is shown next.
       recent_returns: of the last episodes.
-      all others: see `targetnet.agents.run.screen.DisplayedRun`.
+      env_steps, done, speed, is_compiling: of a `targetnet.agents.run.screen.DisplayedRun`.
     """
 
     def __init__(

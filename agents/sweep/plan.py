@@ -32,9 +32,8 @@ class SweepPlan(Settings):
       score: a trial's score: the mean of its greedy curve, or its last point.
       prune: whether trials that are worse than the median of the earlier ones are stopped.
       together: trials of one process.
-      ahead: processes at work at once, when the sweep began. A trial is proposed from the results
-        of all that are at least so many processes older, whichever of the others have ended: so
-        the order in which they end changes nothing.
+      ahead: processes at work at once, when the sweep began. A process's trials are proposed from
+        those that are at least so many processes older, so finishing order does not matter.
     """
 
     config: dict[str, Any]

@@ -181,7 +181,7 @@ class Steering:
         """Answers the new command files and removes all; returns True if any was new."""
         any_new = False
         for command_file in command_files:
-            # One that is gone was withdrawn while those before it were answered.
+            # A missing file was withdrawn meanwhile.
             is_there = command_file.path.is_symlink() or command_file.path.exists()
             if is_there and not self._recorder.knows(command_file.id):
                 of, any_new = command_file.command, True

@@ -232,8 +232,8 @@ class Engine:
         feeds = tuple(feeds)
         flat, pack = _flatten(fetches)
         targets = tuple(getattr(t, "op", t) for t in targets)
-        # Kept for good: when TensorFlow releases one, a loop in it may keep a handle of what is
-        # gone, and give it to the next that is made at the same address ("Handle: 0 not found").
+        # Never release a callable: a while loop in it can keep a stale handle, which a later
+        # callable at the same address then gets ("Handle: 0 not found").
         key = tuple(tuple(thing.name for thing in things) for things in (flat, feeds, targets))
 
         def first(values: tuple[Any, ...]) -> tuple[Any, Callable[..., Any]]:

@@ -1,10 +1,10 @@
 """Training of some blocks while others are left alone, without new operations.
 
 Gradients are built once, and each block has one apply op. The other ops depend on a block only
-through two tensors: its "done" marker and its share of the gradient norm. A call that leaves the
-block out feeds these two tensors. A fed tensor is not computed, so the executor prunes the
-block's apply op and every gradient that only this op needs. So n apply ops serve all 2^n - 1
-exempt sets; each set is a callable over the finalized graph.
+through two tensors: its "done" marker and its share of the gradient norm. To leave a block out,
+feed both: TensorFlow then skips everything that only they need, the block's apply op and its
+gradients. So n apply ops serve all 2^n - 1 exempt sets; each set is a callable over the finalized
+graph.
 """
 
 from __future__ import annotations

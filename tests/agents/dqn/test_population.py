@@ -220,7 +220,7 @@ def loop(agent, steps=50):
 def in_turns(members, do):
     """All members' results, each of which goes on until it asks for what is made together."""
     turns = CooperativeScheduler()
-    members[0].joint.asking = turns
+    members[0].joint.batcher = turns
     return turns.all([functools.partial(do, member) for member in members])
 
 
@@ -304,7 +304,7 @@ def test_a_joint_update_that_is_not_finite_is_refused_to_the_one_it_is_of():
         return member.updates
 
     turns = CooperativeScheduler()
-    good.joint.asking = turns
+    good.joint.batcher = turns
     assert turns.all([lambda: go(good), lambda: fails(bad)]) == [2, 0]
     alone = made(one)
     loop(alone, 12)
