@@ -7,6 +7,7 @@ float32, so is the row; else it has bytes, first those of the float32 parts.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -56,3 +57,8 @@ def placed(parts: Sequence[Part]) -> tuple[tuple[Part, ...], np.dtype, int]:
     if dtype == BYTE:
         begin += -begin % FLOAT32.itemsize
     return tuple(found[part.name] for part in parts), dtype, begin
+
+
+def part_scope(part: str) -> str:
+    """Returns the name of a part as that of a variable scope."""
+    return re.sub(r"[^\w.-]", "_", part, flags=re.ASCII)

@@ -75,11 +75,11 @@ FAULTS = (
     Fault("the exponent of importance weights is fixed", "agents/dqn/memory.py",
           'live.reader("priority_beta")\n', "lambda: tf.constant(0.4)\n",
           "tests/agents/dqn/test_family.py::test_priorities_are_live"),
-    Fault("lambda-returns go on over a reset", "agents/dqn/rollout.py",
+    Fault("lambda-returns go on over a reset", "agents/dqn/sequences.py",
           "tf.concat([autoreset[1:],", "tf.concat([tf.zeros_like(autoreset[1:]),",
           "tests/agents/dqn/test_rollout.py::"
           "test_an_update_regresses_every_row_on_its_q_lambda_return"),
-    Fault("weights are pushed away from the target's", "agents/dqn/proximal.py",
+    Fault("weights are pushed away from the target's", "agents/dqn/target.py",
           "(value - of_target[variable.op.name].read_value())",
           "(of_target[variable.op.name].read_value() - value)",
           "tests/agents/dqn/test_target_regularizers.py::test_a_step_draws_the_trained_weights_to_the_targets"),
@@ -107,7 +107,7 @@ FAULTS = (
           "powers = moments.powers",
           "tests/agents/dqn/test_on_sync.py::test_single_and_fused_updates_agree_over_several_copies"),
     Fault("eta and 1 - eta are swapped in a sequence's priority",
-          "agents/dqn/sequence_objective.py",
+          "agents/dqn/sequences.py",
           "eta * batch.largest(of_steps) + (1.0 - eta) * batch.mean(of_steps)",
           "eta * batch.mean(of_steps) + (1.0 - eta) * batch.largest(of_steps)",
           "tests/agents/dqn/test_recurrent.py::"
@@ -142,7 +142,7 @@ FAULTS = (
           "tf.stop_gradient(at_action(q_tm1_target, a_tm1))", "at_action(q_tm1_target, a_tm1)",
           "tests/rl_core/losses/test_target_regularizers.py::"
           "test_functional_penalty_draws_the_value_of_the_action_taken_alone"),
-    Fault("a network of a chain learns from a copy of itself", "agents/dqn/copy_ops.py",
+    Fault("a network of a chain learns from a copy of itself", "agents/dqn/networks.py",
           "(_link(self._online, i - 1), _link(self._targets[0], i))",
           "(_link(self._online, i), _link(self._targets[0], i))",
           "tests/agents/dqn/test_chain.py::"
@@ -224,11 +224,11 @@ FAULTS = (
     Fault("n-step returns go on after a truncated step", "rl_core/replay/items.py",
           'over = tf.logical_or(terminated, ring.at("autoreset", at))', "over = terminated",
           "tests/rl_core/replay/test_n_step.py::test_n_steps_are_what_a_twin_finds_by_walking"),
-    Fault("the target is copied one update late", "agents/dqn/target_clock.py",
+    Fault("the target is copied one update late", "agents/dqn/target.py",
           "older >= self._period()", "older > self._period()",
           "tests/agents/dqn/test_sync.py::"
           "test_target_is_copied_on_exactly_the_update_that_makes_it_as_old_as_the_period"),
-    Fault("all averaged targets are the newest one", "agents/dqn/copy_ops.py",
+    Fault("all averaged targets are the newest one", "agents/dqn/networks.py",
           "for i in reversed(range(len(self._targets))):", "for i in range(len(self._targets)):",
           "tests/agents/dqn/test_family.py::"
           "test_with_averaged_targets_each_sync_moves_every_copy_one_further"),
@@ -327,7 +327,7 @@ FAULTS = (
     Fault("the concurrent loop acts by its first weights", "agents/loops/concurrent.py",
           "            agent.follow()\n", "",
           "tests/agents/loops/test_concurrent.py::test_the_threads_give_the_bits_of_one_thread"),
-    Fault("the loop in the graph learns before learn_start", "agents/dqn/in_graph_loop.py",
+    Fault("the loop in the graph learns before learn_start", "agents/dqn/compiled.py",
           "return begun * phases * self.fed.updates_per_learn, age",
           "return phases * self.fed.updates_per_learn, age",
           "tests/agents/dqn/test_in_graph_loop.py::"

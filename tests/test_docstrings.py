@@ -18,7 +18,17 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 REFUSED = {"What", "Of", "As", "Whether", "How", "Those", "That", "Who", "Where", "When", "If"}
 REFUSED |= {"It", "For", "By"}
 # Nouns and adjectives that end like a participle or an adverb.
-NOUNS = {"batching", "branching", "hidden", "listing", "markdown", "masking", "need", "packing"}
+NOUNS = {
+    "acting",
+    "batching",
+    "branching",
+    "hidden",
+    "listing",
+    "markdown",
+    "masking",
+    "need",
+    "packing",
+}
 NOUNS |= {"recording", "rescaling", "ring", "seed", "seeding", "speed", "steering"}
 NOUNS |= {"compiled", "fused", "prioritized"}  # kinds of loops, calls and replay
 PARTICIPLE = re.compile(r".+(ing|ed|wn|ly)$")

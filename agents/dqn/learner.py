@@ -1,4 +1,4 @@
-"""The learning half of an agent: builds the calls that make updates, and makes phases of them."""
+"""Learning phases of updates: the calls that make them, and the error of learning that diverged."""
 
 from __future__ import annotations
 
@@ -9,20 +9,15 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.live_values import arm_name
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.copies import Copies, Inspection
-from targetnet.agents.dqn.divergence import diverged
-from targetnet.agents.dqn.fused_calls import fused_calls
-from targetnet.agents.dqn.gradients import Gradients
 from targetnet.agents.dqn.live_feeds import LiveFeeds
-from targetnet.agents.dqn.network_parts import is_learned
+from targetnet.agents.dqn.network import is_learned
 from targetnet.agents.dqn.networks import Networks
-from targetnet.agents.dqn.proximal import proximal_pull
-from targetnet.agents.dqn.target_clock import target_clock
-from targetnet.agents.dqn.update import LearnStats, Update
+from targetnet.agents.dqn.target import Copies, Inspection, proximal_pull, target_clock
+from targetnet.agents.dqn.update import Gradients, LearnStats, Update, UpdateOutputs
 from targetnet.rl_core.arguments import require_whole
 from targetnet.rl_core.errors import BoundsError, Diverged, RlCoreError
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.graph.finite import NotFinite
+from targetnet.rl_core.graph.finite import LARGEST_RATE, NotFinite, checked
 from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.graph.scopes import blocks_of
 from targetnet.rl_core.graph.xla import when
@@ -30,10 +25,59 @@ from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.optimizers.adam import Adam
 from targetnet.rl_core.optimizers.freeze import ApplyOps
 from targetnet.rl_core.optimizers.freeze_schedule import Arm, Exempt, FreezeSchedule
-from targetnet.rl_core.optimizers.packed_adam import AdamResult, LoopMoments
-from targetnet.rl_core.optimizers.phase import PhaseCalls, UpdateBatcher
+from targetnet.rl_core.optimizers.fused import fused_updates
+from targetnet.rl_core.optimizers.packed_adam import AdamResult, LoopAdam, LoopMoments
+from targetnet.rl_core.optimizers.phase import FusedCalls, PhaseCalls, UpdateBatcher
 from targetnet.rl_core.random import Keys
 from targetnet.rl_core.replay import ReplayMemory
+
+# Networks of whole frames.
+FRAMES = ("nature", "impala")
+
+
+def fused_calls(
+    config: DqnConfig,
+    update: Update,
+    moments: LoopMoments,
+    freeze: FreezeSchedule,
+    blocks: Sequence[str],
+    like: UpdateOutputs,
+) -> tuple[dict[Exempt, FusedCalls], int]:
+    """Builds them.
+
+    Args:
+      config, update, moments, freeze, blocks: of the agent.
+      like: outcome of an update, for shapes.
+
+    Returns:
+      Exempt set -> updates in one call; and from how many updates on these serve.
+    """
+    # Only the exempt sets in the config are compiled; any other set runs plain operations. So
+    # do networks of whole frames, whose convolutions are faster so, and phases of one update
+    # where operations share their work between threads.
+    more_than_one = config.updates_per_learn != 1 or config.num_envs > 1 or config.rollout > 0
+    one_too = config.xla and config.threads == 1
+    min_updates = 1 if one_too else 2
+    if config.network in FRAMES or not (more_than_one or one_too):
+        return {}, min_updates
+    count = tf.placeholder(tf.int32, [], "updates") if more_than_one else None
+    calls = {}
+    # Not a set: its order differs between processes, and a stored compilation would not be found.
+    for exempt in dict.fromkeys(arm.exempt for arm in freeze.arms):
+        trained = [name for name in blocks if name not in exempt]
+        adam = LoopAdam(moments, trained, exempt if config.on_sync else ())
+        calls[exempt] = _fused(config, update, adam, count, like)
+    return calls, min_updates
+
+
+def _fused(
+    config: DqnConfig, update: Update, adam: LoopAdam, count: tf.Tensor | None, like: UpdateOutputs
+) -> FusedCalls:
+    last = fused_updates(
+        lambda moments: update.in_loop(adam, moments), count, like, adam, compiled=config.xla
+    )
+    learned = UpdateOutputs(*last)
+    return FusedCalls(learned.stats(), checked(learned.signs).op, count)
 
 
 class Learner:
@@ -250,3 +294,30 @@ def _learned_blocks(config: DqnConfig, online: str) -> dict[str, list[tf.Variabl
 def _freeze(config: DqnConfig, ops: ApplyOps) -> FreezeSchedule:
     arms = [Arm(ops.check(arm.exempt), arm.updates) for arm in config.freeze]
     return FreezeSchedule(arms) if arms else FreezeSchedule.constant()
+
+
+_NAMES = ("loss", "gradient norm")
+
+
+def diverged(
+    signs: Sequence[float], updates: int, learning_rate: float, config: DqnConfig
+) -> Diverged:
+    """The error about an update that was not made.
+
+    Args:
+      signs: of the update, as `targetnet.rl_core.graph.finite.signs_of` gives them.
+      updates: how many were made before.
+    """
+    found = [f"the {name} is {value:g}" for name, value in zip(_NAMES, signs, strict=False)
+             if not np.isfinite(value)]  # fmt: skip
+    if learning_rate > LARGEST_RATE:
+        found.append(f"a learning rate above {LARGEST_RATE:g} can carry weights out of float32")
+    # Other operations may round what only just overflowed to a finite number.
+    what = " and ".join(found) or "the loss or the gradient norm is not finite"
+    squared = ", or loss = huber" if config.loss == "squared" else ""
+    clip = "max_grad_norm" if config.max_grad_norm else "max_grad_norm > 0 (it is off)"
+    return Diverged(
+        f"learning diverged at update {updates + 1:,}: {what} (learning_rate {learning_rate:g}); "
+        f"the weights are those of update {updates:,}. "
+        f"Try a smaller learning_rate or {clip}{squared}"
+    )

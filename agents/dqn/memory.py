@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.live_feeds import LiveFeeds
-from targetnet.agents.dqn.torso import recurrent_of
+from targetnet.agents.dqn.network import recurrent_of
 from targetnet.rl_core.replay import (
     STATE,
     Column,

@@ -15,7 +15,7 @@ import numpy as np
 
 from targetnet.agents.config.model import NETWORKS, DqnConfig
 from targetnet.agents.dqn.heads import head_of
-from targetnet.agents.dqn.torso import recurrent_of
+from targetnet.agents.dqn.network import recurrent_of
 from targetnet.rl_core.arguments import require_a, require_whole
 from targetnet.rl_core.errors import ArgumentError, quoted
 from targetnet.rl_core.memory import Need, check_needs

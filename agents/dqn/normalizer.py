@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.torso import part_scope
 from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.graph.scopes import variables_in
 from targetnet.rl_core.networks import ObservationForm
+from targetnet.rl_core.observation_parts import part_scope
 from targetnet.rl_core.own_gradient import OwnGradient
 
 NORMALIZE = "normalize"  # the block

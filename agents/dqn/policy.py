@@ -11,9 +11,9 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.live_values import live_knobs
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.epsilon_greedy_numpy import EpsilonGreedy
 from targetnet.agents.dqn.live_feeds import OwnFeeds
 from targetnet.rl_core.branches import by_branch
+from targetnet.rl_core.epsilon_greedy_numpy import EpsilonGreedy
 from targetnet.rl_core.exploration import boltzmann, branching_epsilon_greedy, epsilon_greedy
 from targetnet.rl_core.graph.engine import Call, Engine
 from targetnet.rl_core.graph.members import MemberHandle

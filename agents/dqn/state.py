@@ -1,21 +1,21 @@
-"""The state of an agent: read, restored, hashed, kept in snapshots and rewound."""
+"""All state of an agent: weights, digest, snapshots, what it has learned; saves and restores it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.actor import Actor
-from targetnet.agents.dqn.learned_state import LearnedState
+from targetnet.agents.dqn.acting import Actor
 from targetnet.agents.dqn.learner import Learner
+from targetnet.agents.dqn.live_feeds import OwnFeeds
 from targetnet.agents.dqn.networks import Networks
-from targetnet.rl_core.arguments import require_whole
+from targetnet.rl_core.arguments import require_a, require_whole
 from targetnet.rl_core.digest import Digest
-from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.errors import RlCoreError, ScopeMismatch, UnknownName, did_you_mean, quoted
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.graph.scopes import Root
@@ -24,6 +24,159 @@ from targetnet.rl_core.graph.weights import ScopeWeights, VariableValues
 from targetnet.rl_core.hyperparameters import Hyperparameters, plain
 from targetnet.rl_core.random import Keys
 from targetnet.rl_core.replay import ReplayContents, ReplayMemory, Rows
+
+
+class LearnedState:
+    """Reads and replaces what one agent has learned.
+
+    Args:
+      variables: all of the agent's.
+      acting, learner: of the agent.
+      names: of the variables that it learns, as `variables` has them.
+
+    Attributes:
+      renewals: how often first weights were drawn again; it counts on after a rewind.
+    """
+
+    def __init__(
+        self, variables: VariableValues, acting: Actor, learner: Learner, names: Collection[str]
+    ) -> None:
+        self._variables, self._acting, self._learner = variables, acting, learner
+        self._names = tuple(sorted(names))
+        self.renewals = 0
+
+    def of_member(self, variables: VariableValues, acting: Actor, learner: Learner) -> LearnedState:
+        """The same for a member that begins."""
+        return LearnedState(variables, acting, learner, self._names)
+
+    def read(self) -> dict[str, np.ndarray]:
+        """Returns all of it, by name."""
+        values = self._all()
+        return {name: values[name] for name in self._names}
+
+    def replace(self, learned: Mapping[str, np.ndarray]) -> None:
+        """Makes it what `read` has returned of another agent of this form.
+
+        Raises:
+          ScopeMismatch: it is of another form; says what differs.
+        """
+        if learned.keys() != {*self._names}:
+            other = sorted(learned.keys() ^ {*self._names})
+            raise ScopeMismatch(f"this is not what such an agent learns: {', '.join(other)}")
+        values = self._all()
+        self.is_replaced()
+        self._variables.load(values | dict(learned))
+
+    def read_some(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Returns some of it, by name."""
+        self.is_copied()
+        return self._variables.read_some(names)
+
+    def change(self, values: Mapping[str, np.ndarray]) -> None:
+        """Sets some of it, by name."""
+        self._learner.moments.to_slots()
+        self._variables.set_some(values)
+
+    def host(self) -> dict[str, int]:
+        """Returns what Python knows of it; nothing without renewals, for the digests of before."""
+        return {"renewals": self.renewals} if self.renewals else {}
+
+    def is_replaced(self) -> None:
+        """Takes note that the variables are about to be replaced."""
+        self._learner.moments.to_slots()
+        self._learner.clock.now = None
+
+    def is_copied(self) -> None:
+        """Makes the variables ready to be copied."""
+        self._learner.moments.to_slots(changed=False)
+
+    def _all(self) -> dict[str, np.ndarray]:
+        self._acting.flush()
+        self.is_copied()
+        return self._variables.read()
+
+
+_PAST = "past/"
+
+
+class QValues:
+    """Compares networks of one agent. Make it while the graph is being built.
+
+        agent.state.snapshot()
+        agent.learn(100)
+        moved = agent.q_values(observation) - agent.q_values(observation, of="past/1")
+
+    Args:
+      engine, networks, own, state: of the agent.
+    """
+
+    def __init__(
+        self, engine: Engine, networks: Networks, own: OwnFeeds, state: AgentState
+    ) -> None:
+        self._own, self._state = own, state
+        self._rank = int(networks.observations.shape.rank)
+        self._dtype = networks.observations.dtype.as_numpy_dtype
+        feeds = [networks.observations, *own.tensors.values()]
+        values = {"online": networks.greedy}
+        if networks.greedy_target is not None:
+            values["target"] = networks.greedy_target
+        if networks.greedy_ema is not None:
+            values["averaged"] = networks.greedy_ema
+        self._calls: dict[str, Callable[..., np.ndarray]] = {
+            name: engine.callable(of.q, feeds) for name, of in values.items()
+        }
+        self._past: Callable[..., np.ndarray] | None = None
+        if state.past is not None:
+            before = networks.greedy_by(state.past.getter)
+            self._past = engine.callable(before.q, [*feeds, state.past.back])
+
+    def of_member(self, place: MemberHandle, own: OwnFeeds, state: AgentState) -> QValues:
+        """The same for a member."""
+        return place.copy(self, _own=own, _state=state)
+
+    def __call__(self, observation: np.ndarray, of: str = "online") -> np.ndarray:
+        """Returns action values by the network as it is now, or as it was.
+
+        Args:
+          observation: [M, ...] as the envs show them, or a single one; lists may be given too.
+          of: "online", "target" (with a replay), "averaged" (with `ema_decay`), or "past/K": the
+            online network at the K-th last snapshot, which `rewind K` would go back to.
+
+        Returns:
+          [M, A] float32, or [A] of a single observation; noisy layers show their mean.
+
+        Raises:
+          UnknownName: there is no such network.
+          RlCoreError: there are not so many snapshots.
+        """
+        require_a(str, "of", of, "the name of a network, such as 'online' or 'past/1'")
+        rows = np.asarray(observation)
+        if self._dtype == np.float32 and rows.dtype.kind in "fiu":
+            rows = rows.astype(np.float32)
+        single = rows.ndim == self._rank - 1
+        inputs = [rows[np.newaxis] if single else rows, *self._own.values()]
+        if of in self._calls:
+            q = self._calls[of](*inputs)
+        else:
+            back = self._back(of, len(self._state.snapshots))
+            assert self._past is not None  # there are snapshots
+            q = self._past(*inputs, np.int64(back))
+        return q[0] if single else q
+
+    def _back(self, of: str, there: int) -> int:
+        number = of.removeprefix(_PAST)
+        if not of.startswith(_PAST) or not number.isascii() or not number.isdecimal():
+            known = [*self._calls, f"{_PAST}1"]
+            raise UnknownName(
+                f"no network {quoted(of)} ({', '.join(known)}, ...){did_you_mean(of, known)}"
+            )
+        back = int(number[:9])
+        if not 1 <= back <= there:
+            raise RlCoreError(
+                f"no network {quoted(of)}: there are {there} snapshots; agent.state.snapshot() "
+                "takes one"
+            )
+        return back
 
 
 class Owner(Protocol):

@@ -1,27 +1,97 @@
-"""One update in the graph: sample, objective, gradients, apply, averages, sync."""
+"""One update: sample, objective, gradients, apply, averages, sync; and a look at the next one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.demonstrations import Demonstrations
 from targetnet.agents.dqn.live_feeds import LiveFeeds
-from targetnet.agents.dqn.network_parts import taken_whole
+from targetnet.agents.dqn.network import taken_whole
 from targetnet.agents.dqn.networks import Networks
-from targetnet.agents.dqn.objective import Objective, Regression
-from targetnet.agents.dqn.rollout import RolloutObjective
-from targetnet.agents.dqn.sequence_objective import SequenceObjective
-from targetnet.agents.dqn.target_clock import TargetClock
+from targetnet.agents.dqn.objective import Demonstrations, Objective, Regression
+from targetnet.agents.dqn.sequences import RolloutObjective, SequenceObjective
+from targetnet.agents.dqn.target import TargetClock
+from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import where
+from targetnet.rl_core.graph.members import MemberHandle
+from targetnet.rl_core.graph.scopes import variables_in
 from targetnet.rl_core.graph.sync import copy_vars
+from targetnet.rl_core.optimizers.freeze import ApplyOps
 from targetnet.rl_core.optimizers.packed_adam import AdamResult, LoopAdam, Moments
 from targetnet.rl_core.random import Keys, Stream
 from targetnet.rl_core.replay import ReplayMemory
+
+
+class Gradients:
+    """Reads the gradient of the loss by each weight, before clipping, and changes nothing.
+
+    Make it while the graph is being built. Frozen blocks have gradients here too.
+
+    Args:
+      engine, networks, live, memory: of the agent.
+      ops: of the update in a call of its own.
+      observation: [B, ...] of its batch.
+      remembered: [B, S] before each of these; None if the network remembers nothing.
+
+    Attributes:
+      names: of the weights, after the scope.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        ops: ApplyOps,
+        observation: tf.Tensor,
+        remembered: tf.Tensor | None,
+        networks: Networks,
+        live: LiveFeeds,
+        memory: ReplayMemory,
+    ) -> None:
+        self._engine, self._live = engine, live
+        self._shown = [observation] if remembered is None else [observation, remembered]
+        named = {v.op.name: name for name, v in variables_in(networks.online).items()}
+        gradients = {named[name]: gradient for name, gradient in ops.gradients().items()}
+        self.names, self._gradients = tuple(gradients), tuple(gradients.values())
+        self._alpha = memory.sampler.alpha
+
+    def of_member(self, place: MemberHandle, live: LiveFeeds) -> Gradients:
+        """The same for a member, with live values of its own."""
+        return place.copy(self, _live=live)
+
+    def read(self) -> dict[str, np.ndarray]:
+        """Returns them by name, of the batch that the next update draws; store waiting rows first.
+
+        They are of the values that are live now, but for `priority_alpha`: another exponent would
+        have all priorities recomputed, which is the update's part. It is that of the last update.
+        """
+        return dict(zip(self.names, self._call(*self._fed()), strict=True))
+
+    def shown(self) -> list[np.ndarray]:
+        """Returns what the batch that the next update draws has observed, [B, ...].
+
+        After it comes what the network that acted remembered before, [B, S], if it remembers. The
+        replay must have a transition; store waiting rows first.
+        """
+        call = self._engine.callable(self._shown, self._live.tensors)
+        return list(call(*self._fed()))
+
+    def _fed(self) -> Sequence[np.ndarray]:
+        live = self._live.values()
+        if self._alpha is not None:
+            alpha = self._engine.run(self._alpha)
+            live = self._live.with_value(live, "priority_alpha", float(alpha))
+        return live
+
+    @functools.cached_property
+    def _call(self) -> Callable[..., Sequence[np.ndarray]]:
+        # Made at first use: a run that never looks pays nothing for it.
+        return self._engine.callable(self._gradients, self._live.tensors)
+
 
 # Applies the gradients of a loss [].
 Apply = Callable[[tf.Tensor], AdamResult]

@@ -6,6 +6,7 @@ has no operation for them, and an agent that never uses them is what it was with
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 from collections.abc import Mapping, Sequence
@@ -14,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.fresh_weights import FreshWeights
 from targetnet.agents.dqn.learner import Learner
 from targetnet.agents.dqn.live_feeds import OwnFeeds
-from targetnet.agents.dqn.network_parts import is_learned
+from targetnet.agents.dqn.network import is_learned
 from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.own_network import ancestors
 from targetnet.agents.dqn.state import AgentState
 from targetnet.rl_core.control.weight_actions import ALL_BLOCKS, THRESHOLD
 from targetnet.rl_core.errors import (
@@ -32,6 +33,38 @@ from targetnet.rl_core.errors import (
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.graph.scopes import Root, variables_in
+from targetnet.rl_core.philox import stream_key
+
+
+class FreshWeights:
+    """Draws first weights of one network. Make it while the graph is being built.
+
+    The initializers are in the graph already, and their seed can be fed; so nothing is added to it.
+
+    Args:
+      engine, root, networks: of the agent.
+    """
+
+    def __init__(self, engine: Engine, root: Root, networks: Networks) -> None:
+        self._engine, self._networks, self._seed = engine, networks, root.seed
+        variables = variables_in(networks.online)
+        self._names, self._first = tuple(variables), [v.initial_value for v in variables.values()]
+        # Stateful operations would go on with their numbers, which no resumed run could repeat.
+        drawing = [op.node_def for value in self._first for op in ancestors(value.op)]
+        self._apart = any("seed2" in node.attr for node in drawing)
+
+    def draw(self, seed: int, number: int) -> dict[str, np.ndarray]:
+        """Returns weights by name: a function of the agent's seed and the number of the draw."""
+        key = stream_key(seed, f"renewal {number}")
+        own = int(key[0] >> np.uint64(1))  # seeds are below 2 ** 63
+        if self._apart:
+            return self._networks.first_weights(own)
+        return dict(zip(self._names, self._call(np.int64(own)), strict=True))
+
+    @functools.cached_property
+    def _call(self) -> Any:
+        return self._engine.callable(self._first, [self._seed])
+
 
 _LEAST = 1e-9  # added to the mean activation of a layer, all of whose units may give 0
 

@@ -8,6 +8,7 @@ offline.py      the offline loop: updates from a dataset, without envs
 choice.py       the loop of a config
 evaluation.py   evaluation on separate envs, greedy by default
 
-Imports: agents.config, agents.dqn, agents.remote, envs, rl_core.arguments, rl_core.errors,
-rl_core.hyperparameters, rl_core.philox, rl_core.replay, rl_core.schedules.
+Imports: agents.config, agents.dqn, agents.remote, envs, rl_core.arguments,
+rl_core.epsilon_greedy_numpy, rl_core.errors, rl_core.hyperparameters, rl_core.philox,
+rl_core.replay, rl_core.schedules.
 """

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from targetnet.agents.dqn.agent import DqnAgent, LearnStats
-from targetnet.agents.dqn.chunks import Chunk, LoopCounts
-from targetnet.agents.dqn.divergence import DivergedInChunk
+from targetnet.agents.dqn.compiled import Chunk, DivergedInChunk, LoopCounts
 from targetnet.agents.loops.plain import NO_ACTIONS, LoopState, Tick
 from targetnet.envs import Envs, Episode
 

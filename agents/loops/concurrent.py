@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from targetnet.agents.dqn.acting import RowBuffer
 from targetnet.agents.dqn.agent import DqnAgent, LearnStats
-from targetnet.agents.dqn.step_buffer import RowBuffer
 from targetnet.agents.loops.plain import LoopState, Tick, telling_env_step, updates_of
 from targetnet.envs import Envs, Episode, Step
 from targetnet.rl_core.replay import newest_frame

@@ -13,10 +13,10 @@ import numpy as np
 from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.files import as_config
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.epsilon_greedy_numpy import EpsilonGreedy
 from targetnet.agents.dqn.policy import Playing, Policy
 from targetnet.envs import Envs, Episode, Step
 from targetnet.rl_core.arguments import require_a, require_function, require_whole
+from targetnet.rl_core.epsilon_greedy_numpy import EpsilonGreedy
 from targetnet.rl_core.errors import EnvFault
 from targetnet.rl_core.hyperparameters import Knob
 from targetnet.rl_core.philox import NumpyStream

@@ -22,7 +22,7 @@ import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.network_parts import of_first
+from targetnet.agents.dqn.network import of_first
 from targetnet.agents.policy.graph import NEXT_STATE, SCOPE, STATE, PolicyTensors, build_policy
 from targetnet.agents.policy.trained_policy import TrainedPolicy, trained
 from targetnet.agents.saved.directory import RunDir

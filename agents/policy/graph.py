@@ -11,8 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.envs import observed
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.network_parts import build_network
-from targetnet.agents.dqn.torso import recurrent_of
+from targetnet.agents.dqn.network import build_network, recurrent_of
 from targetnet.envs import Envs
 from targetnet.rl_core.branches import by_branch
 from targetnet.rl_core.losses import legal_only

@@ -14,7 +14,7 @@ import numpy as np
 
 from targetnet.agents.config.envs import unstepped_envs
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.network_parts import of_first
+from targetnet.agents.dqn.network import of_first
 from targetnet.agents.dqn.policy import GreedyPolicy
 from targetnet.agents.policy.graph import SCOPE, build_policy
 from targetnet.agents.policy.trained_policy import TrainedPolicy, trained

@@ -9,11 +9,11 @@ import numpy as np
 
 from targetnet.agents.config.envs import byte_bounds
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.epsilon_greedy_numpy import LOWEST, EpsilonGreedy, best
 from targetnet.agents.remote.deliveries import Answer, Delivery, Request, Weights, fault_of, kind_of
 from targetnet.agents.remote.numpy_policy import NumpyPolicy, can_serve
 from targetnet.agents.remote.priorities import td_errors
 from targetnet.envs import Envs, Episode, Step, make_envs
+from targetnet.rl_core.epsilon_greedy_numpy import LOWEST, EpsilonGreedy, best
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.philox import NumpyStream
 

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.envs import observed
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.network_parts import build_network
+from targetnet.agents.dqn.network import build_network
 from targetnet.agents.remote.deliveries import Weights
 from targetnet.envs import Envs
 from targetnet.rl_core.graph.engine import Engine

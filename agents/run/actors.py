@@ -11,8 +11,8 @@ import numpy as np
 from targetnet.agents.config.envs import envs_beside, training_envs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.dqn.branching import require_branching
 from targetnet.agents.dqn.memory_estimate import on_the_way, require_memory
+from targetnet.agents.dqn.objective import require_branching
 from targetnet.agents.remote.arrival_order import ArrivalOrder
 from targetnet.agents.remote.deliveries import Weights, sent_beside_epsilon
 from targetnet.agents.remote.in_process import InProcess

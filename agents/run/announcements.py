@@ -9,7 +9,7 @@ import numpy as np
 
 from targetnet.agents.config.model import NETWORKS, DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.dqn.torso import network_of
+from targetnet.agents.dqn.network import network_of
 from targetnet.agents.loops.plain import Tick
 from targetnet.agents.run.actors import memory_on_the_way
 from targetnet.agents.run.loop_runner import Repeat

@@ -6,7 +6,7 @@ import math
 
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.copy_rule import CopyCursor
-from targetnet.agents.dqn.target_clock import Copy
+from targetnet.agents.dqn.target import Copy
 from targetnet.agents.run.points import SinkGroup
 
 _PER_POINT = 10  # copies that are drawn for each point of other curves

@@ -731,7 +731,7 @@ def test_tianshous_replay_is_full_of_the_rows_of_one_env(mocked, load):
 def test_ours_is_the_same_member_of_the_family(name):
     import tensorflow.compat.v1 as tf  # after ours, which says how it is to be imported
 
-    from targetnet.agents.dqn.network_parts import build_network
+    from targetnet.agents.dqn.network import build_network
 
     member, (kind, _) = FAMILY[name], FAMILY[name].agent
     told = learner_setup(name, "Tianshou")["config"]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from targetnet.agents.dqn.epsilon_greedy_numpy import LOWEST as LOWEST_OUTSIDE
-from targetnet.agents.dqn.epsilon_greedy_numpy import EpsilonGreedy
-from targetnet.agents.dqn.epsilon_greedy_numpy import by_branch as by_branch_outside
 from targetnet.rl_core.branches import LOWEST, by_branch, centred
+from targetnet.rl_core.epsilon_greedy_numpy import LOWEST as LOWEST_OUTSIDE
+from targetnet.rl_core.epsilon_greedy_numpy import EpsilonGreedy
+from targetnet.rl_core.epsilon_greedy_numpy import by_branch as by_branch_outside
 from targetnet.rl_core.errors import ShapeError
 from targetnet.rl_core.exploration import branching_epsilon_greedy
 from targetnet.rl_core.philox import NumpyStream

@@ -4,7 +4,7 @@ import numpy as np
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.dqn.chunks import LoopCounts
+from targetnet.agents.dqn.compiled import LoopCounts
 from targetnet.envs.in_graph.table import make_rules
 
 SMALL = {

@@ -5,10 +5,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.dqn.branching import branching_loss
 from targetnet.agents.dqn.heads import LossInputs, head_of
 from targetnet.agents.dqn.memory_estimate import needs, network_size
-from targetnet.agents.dqn.network_parts import build_network
+from targetnet.agents.dqn.network import build_network
+from targetnet.agents.dqn.objective import branching_loss
 from targetnet.agents.dqn.population import Population
 from targetnet.rl_core.errors import ArgumentError, BoundsError, ConfigError, MemoryLimitError
 from targetnet.rl_core.networks import Values

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from targetnet.agents.dqn.demonstrations import Demonstrations
+from targetnet.agents.dqn.objective import Demonstrations
 from targetnet.rl_core import Engine
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.replay import ValidRows, transition_columns

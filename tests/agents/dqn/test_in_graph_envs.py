@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.in_graph_envs import EnvsInGraph
+from targetnet.agents.dqn.compiled import EnvsInGraph
 from targetnet.envs.drivers import SyncEnvs
 from targetnet.envs.in_graph.gymnasium_env import InGraphGymEnv
 from targetnet.envs.in_graph.interface import EnvStep, InGraphEnv

@@ -7,8 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.chunks import LoopCounts, chunk_placeholders
-from targetnet.agents.dqn.in_graph_loop import InGraphLoop
+from targetnet.agents.dqn.compiled import InGraphLoop, LoopCounts, chunk_placeholders
 from targetnet.agents.loops.plain import LearnClock, LoopState
 from targetnet.rl_core.optimizers.freeze_schedule import Arm, FreezeSchedule
 

@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.memory_estimate import needs, network_size, weight_copies
-from targetnet.agents.dqn.network_parts import build_network
+from targetnet.agents.dqn.network import build_network
 from targetnet.agents.run.train import train
 from targetnet.rl_core.errors import MemoryLimitError
 from targetnet.rl_core.memory import Need, check_needs

@@ -5,11 +5,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.epsilon_greedy_numpy import EpsilonGreedy
-from targetnet.agents.dqn.network_parts import build_network
+from targetnet.agents.dqn.network import build_network
 from targetnet.agents.remote.graph_policy import GraphPolicy
 from targetnet.agents.remote.numpy_policy import NumpyPolicy, can_serve
 from targetnet.envs import make_envs
+from targetnet.rl_core.epsilon_greedy_numpy import EpsilonGreedy
 from targetnet.rl_core.exploration import epsilon_greedy
 from targetnet.rl_core.graph.scopes import variables_in
 from targetnet.rl_core.networks import ObservationForm

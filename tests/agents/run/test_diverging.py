@@ -8,7 +8,7 @@ import pytest
 from targetnet.agents.cli.main import main
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.dqn.divergence import diverged
+from targetnet.agents.dqn.learner import diverged
 from targetnet.agents.dqn.state import SavedAgent
 from targetnet.agents.loops.compiled import compiled_loop
 from targetnet.agents.loops.concurrent import concurrent_loop

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from targetnet.agents.dqn.epsilon_greedy_numpy import EpsilonGreedy
+from targetnet.rl_core.epsilon_greedy_numpy import EpsilonGreedy
 from targetnet.rl_core.random import Stream
 
 STEPS = 600  # beyond two draws of 256

@@ -1,4 +1,7 @@
-"""The config's network, built once, or as a chain whose networks learn from one another."""
+"""The config's network: torso, recurrent layer and head; built once or as a chain, called again.
+
+A torso is that of one array, or of the parts of an observation; or a function of the user's own.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.heads import head_of
 from targetnet.agents.dqn.normalizer import NORMALIZE, normalized
 from targetnet.agents.dqn.own_network import OwnNetwork
-from targetnet.agents.dqn.torso import TORSOS, recurrent_of, require_parts, torso_of
+from targetnet.rl_core.errors import ConfigError, did_you_mean, quoted
+from targetnet.rl_core.graph.scopes import stop_gradient_getter
 from targetnet.rl_core.networks import (
     ONE_ARRAY,
     PLAIN,
+    RECURRENT,
     STATELESS,
     Conditions,
     Network,
@@ -25,9 +30,95 @@ from targetnet.rl_core.networks import (
     State,
     Streams,
     Values,
+    impala_torso,
+    minatar_torso,
+    mlp_torso,
+    nature_torso,
 )
-from targetnet.rl_core.networks.network import Head
+from targetnet.rl_core.networks.network import Head, Torso
+from targetnet.rl_core.observation_parts import Part, part_scope
 from targetnet.rl_core.replay import Sequences
+
+TORSOS: dict[str, Callable[..., Torso]] = {
+    "mlp": mlp_torso,
+    "minatar": minatar_torso,
+    "nature": nature_torso,
+    "impala": impala_torso,
+}
+
+
+def torso_of(config: DqnConfig, observed: ObservationForm) -> Callable[[Any], tf.Tensor]:
+    """Returns the torso; it is called in a scope of its own.
+
+    Of several parts, each picture [H, W, C] goes through the convolutions of its network, below a
+    scope with the part's name, and everything else is flattened. Side by side they are the input
+    of the dense layers.
+    """
+    whole = TORSOS[config.network](config.hidden, normalise=config.layer_norm)
+    if not observed.parts:
+        return whole
+    dense = mlp_torso(config.hidden, normalise=config.layer_norm)
+    flat = mlp_torso(())
+
+    def torso(parts: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        features = []
+        for part in observed.parts:
+            name = network_of(config, part)
+            own = flat if name == "mlp" else TORSOS[name]((), normalise=config.layer_norm)
+            with tf.variable_scope(part_scope(part.name)):
+                features.append(own(parts[part.name]))
+        return dense(tf.concat(features, axis=1))
+
+    return torso
+
+
+def network_of(config: DqnConfig, part: Part) -> str:
+    """Returns the name of the network that looks at a part of an observation; mlp flattens it."""
+    usual = config.network if _is_picture(part) else "mlp"
+    return config.part_networks.get(part.name) or usual
+
+
+def recurrent_of(config: DqnConfig) -> Recurrent | None:
+    """Returns the recurrent layer, which has no variables yet; None without one."""
+    return RECURRENT[config.recurrent](config.recurrent_units) if config.is_recurrent else None
+
+
+def _is_picture(part: Part) -> bool:
+    return len(part.shape) == 3  # [H, W, C]
+
+
+def require_parts(config: DqnConfig, observed: ObservationForm) -> None:
+    """Checks that `part_networks` names parts, and that convolutions have pictures to look at.
+
+    Raises:
+      ConfigError: it does not, or they have none; or the network is the user's own.
+    """
+    if config.part_networks and config.network not in TORSOS:
+        raise ConfigError(
+            f"part_networks needs a network of ours, got network = {quoted(config.network)}, which "
+            "gets all parts itself; leave part_networks out"
+        )
+    parts = {part.name: part for part in observed.parts}
+    for name, network in config.part_networks.items():
+        if name not in parts:
+            has = f"the parts {', '.join(parts)}" if parts else "one part alone"
+            raise ConfigError(
+                f"part_networks names {quoted(name)}, but the observations have {has}"
+                f"{did_you_mean(name, parts)}"
+            )
+        if network != "mlp" and not _is_picture(parts[name]):
+            raise ConfigError(
+                f"part_networks: {network} needs a picture [H, W, C], got {quoted(name)} of shape "
+                f"{list(parts[name].shape)}"
+            )
+    convolves = config.network in TORSOS and config.network != "mlp"
+    if convolves and parts and not any(map(_is_picture, observed.parts)):
+        shapes = ", ".join(f"{name} {list(part.shape)}" for name, part in parts.items())
+        raise ConfigError(
+            f"network = {quoted(config.network)} needs a part that is a picture [H, W, C], got "
+            f'{shapes}; set network = "mlp"'
+        )
+
 
 _RECURRENT = "recurrent"  # the block
 # Observations [B, ...] and conditions -> features [B, F], in scopes of their own.
@@ -244,3 +335,75 @@ def _link(i: int) -> Iterator[None]:
         return
     with tf.variable_scope(link_name(i)):
         yield
+
+
+class NetworkOutputs:
+    """Calls networks on the variables that they have; copies are guarded against gradients.
+
+    Args:
+      config: of the agent.
+      chain: builds them.
+
+    Attributes:
+      targets: scopes of the target network and of its older copies, the newest first.
+    """
+
+    def __init__(self, config: DqnConfig, chain: Chain) -> None:
+        self._chain, self._burn_in = chain, config.burn_in
+        self.shared = config.chain_torso == "shared"
+        self.targets: list[str] = []
+        # Scopes, not their names: a name would be looked for below the scope that is open.
+        self._scopes: dict[str, tf.VariableScope] = {}
+
+    def add(self, scope: tf.VariableScope) -> str:
+        """Takes the scope of a network that was built; returns its full name."""
+        self._scopes[scope.name] = scope
+        return scope.name
+
+    def step(
+        self,
+        name: str,
+        observation: tf.Tensor,
+        state: State,
+        conditions: Conditions,
+        getter: Any = None,
+    ) -> tuple[list[Values], State]:
+        """Calls the network of scope `name`: values of each of a chain, and the state after.
+
+        Args:
+          state: before `observation`; STATELESS of a network that remembers nothing.
+          getter: custom getter of its variables.
+        """
+        features = None
+        if self.shared and name in self.targets:
+            features = self.torso_of(next(iter(self._scopes)), observation, conditions)
+        with tf.variable_scope(self._scopes[name], reuse=True, custom_getter=getter):
+            if features is not None:
+                return self._chain(observation, conditions, features), state
+            return self._chain.step(observation, state, conditions)
+
+    def torso_of(self, name: str, observation: tf.Tensor, conditions: Conditions) -> tf.Tensor:
+        """Calls a torso alone, without gradient: features on which the target's heads stand."""
+        scope = self._scopes[name]
+        with tf.variable_scope(scope, reuse=True, custom_getter=stop_gradient_getter):
+            return self._chain.features(observation, conditions)
+
+    # Of sequences, in two halves.
+
+    def unroll(self, name: str, sequences: Sequences, conditions: Conditions) -> tf.Tensor:
+        """Features of all their time steps, [B, T, U]; no gradient flows into the burn-in."""
+        with tf.variable_scope(self._scopes[name], reuse=True):
+            return self._chain.unroll(sequences, conditions, self._burn_in)
+
+    def on(
+        self, name: str, features: tf.Tensor, conditions: Conditions, *, frozen: bool = False
+    ) -> Values:
+        """Values on features [n, U].
+
+        Args:
+          frozen: whether no gradient flows.
+        """
+        getter = stop_gradient_getter if frozen else None
+        features = tf.stop_gradient(features) if frozen else features
+        with tf.variable_scope(self._scopes[name], reuse=True, custom_getter=getter):
+            return self._chain.on(features, conditions)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
@@ -16,8 +16,34 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.copy_rule import CopyRule, CopyWatch, copy_rule
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.networks import Networks
-from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.engine import Call, Engine
 from targetnet.rl_core.graph.xla import when
+from targetnet.rl_core.optimizers.adam import Pull
+
+
+def proximal_pull(config: DqnConfig, live: LiveFeeds, networks: Networks) -> Pull | None:
+    """Returns what builds the part of a step that draws a weight to the target's.
+
+        weight <- weight - step of Adam - learning_rate * proximal_weight * (weight - target's)
+
+    Asadi et al. (2021), https://arxiv.org/abs/2112.05848, whose 1 / c is the weight, and whose step
+    is one of gradient descent. Only the blocks that an update trains are drawn.
+
+    Returns:
+      None if the config holds no target still in this way.
+    """
+    if not config.is_built_with("proximal_weight"):
+        return None
+    of_target = {of.op.name: to for of, to in networks.ops.target_pairs()}
+
+    def pull(variable: tf.Variable, value: tf.Tensor) -> tf.Tensor:
+        if variable.op.name not in of_target:  # of the torso that the target shares
+            return tf.zeros_like(value)
+        share = live["learning_rate"] * live["proximal_weight"]
+        return share * (value - of_target[variable.op.name].read_value())
+
+    return pull
+
 
 # Copies that nobody has asked for yet: a run asks many times a second.
 _MOST_COPIES = 4_096
@@ -229,3 +255,49 @@ def target_clock(config: DqnConfig, live: LiveFeeds, networks: Networks) -> Targ
         return ops.sync(live["tau"] if config.chain == 1 else None)
 
     return TargetClock(live.reader("sync_period"), copy, rule, refresh)
+
+
+class Inspection(NamedTuple):
+    """State read from the graph, for logs."""
+
+    target_age: Any  # updates since the target was copied; None without a target network
+    divergence: Any  # global L2 norm of online - target; None without one
+
+
+class Copies:
+    """Calls that copy the online network: to the target now, and to all networks at the beginning.
+
+    Make it while the graph is being built.
+
+    Args:
+      engine, networks, clock: of the agent.
+      reset: what a copy does to the optimizers; None: nothing.
+
+    Attributes:
+      sync: copies to the target; None if there is none.
+      begin: copies to every other network.
+      drawn: operations of a copy, for a picture of the graph.
+    """
+
+    def __init__(
+        self, engine: Engine, networks: Networks, clock: TargetClock, reset: tf.Operation | None
+    ) -> None:
+        self.sync: Call | None = None
+        self.drawn: Sequence[tf.Operation] = ()
+        if networks.target is not None:
+            sync = clock.copied_by(networks.ops.sync())
+            if reset is not None:
+                sync = tf.group(sync, reset)
+            self.drawn = [sync]
+            self.sync = engine.callable(None, targets=[sync])
+            pairs = networks.ops.target_pairs()
+            distance = tf.global_norm([of.read_value() - to.read_value() for of, to in pairs])
+            self._inspect = engine.callable(Inspection(clock.age.read_value(), distance))
+        begin = clock.copied_by(networks.ops.all_as_online())
+        self.begin = engine.callable(None, targets=[begin])
+
+    def inspect(self) -> Inspection:
+        """Reads what the graph knows and the loop does not need."""
+        if self.sync is None:
+            return Inspection(None, None)
+        return Inspection(*(value.item() for value in self._inspect()))
