@@ -253,7 +253,7 @@ FAULTS = (
           "lengths += ~step.autoreset", "lengths += 1",
           "tests/agents/loops/test_evaluation.py::"
           "test_an_episode_that_does_not_end_is_cut_and_counts_with_the_return_until_then"),
-    Fault("a curve that is extended has its last point twice", "agents/run/points.py",
+    Fault("a curve that is extended has its last point twice", "agents/sinks/group.py",
           "return self.last.get(tag, _NOWHERE)[0] < env_step",
           "return self.last.get(tag, _NOWHERE)[0] <= env_step",
           "tests/agents/run/test_curves.py::test_every_curve_is_a_line_that_goes_forward"),

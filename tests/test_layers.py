@@ -293,6 +293,10 @@ OF_PLAIN_VALUES = {
     "agents/dqn/weight_resets.py": {
         "block != ALL_BLOCKS", "block == ALL_BLOCKS", "name.split('/')[0] == block",
     },
+    "agents/run/process.py": {
+        "package == f'{_API}.compat'", "signal.getsignal(signal.SIGHUP) != signal.SIG_IGN",
+        "signum != signal.SIGHUP",
+    },
     "agents/population/truncation.py": {"near == value", "wanted != value"},
     "rl_core/graph/xla_cache.py": {
         "hashlib.sha256(content[_DIGEST:]).digest() != content[:_DIGEST]",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from targetnet.agents.run.quiet import quiet_import
+from targetnet.agents.run.process import quiet_import
 from targetnet.rl_core.errors import escaped
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, arg, subcommand
 
 from targetnet.agents.cli import INTERRUPTED
-from targetnet.agents.run.quiet import process_began
+from targetnet.agents.run.process import process_began
 from targetnet.rl_core.console import output_guarded
 from targetnet.rl_core.errors import (
     EnvFailed,

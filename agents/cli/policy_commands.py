@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from targetnet.agents.run.quiet import quiet_import
+from targetnet.agents.run.process import quiet_import
 from targetnet.rl_core.errors import RlCoreError, escaped, quoted
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class Eval:
         with quiet_import(onednn=config.onednn):
             from targetnet.agents.loops.evaluation import cut_note, evaluate
             from targetnet.agents.policy.load import load_policy
+            from targetnet.agents.run.display import evaluation_shown
             from targetnet.agents.run.outcome import summary
-            from targetnet.agents.run.screen import evaluation_shown
         with (
             load_policy(self.run, averaged=self.ema, best=self.best) as policy,
             evaluation_shown(_stderr_console(), self.episodes) as watch,
@@ -101,7 +101,7 @@ class Play:
         with console.status("importing TensorFlow"), quiet_import(onednn=config.onednn):
             from targetnet.agents.loops.evaluation import cut_note
             from targetnet.agents.policy.play import play
-            from targetnet.agents.run.screen import evaluation_shown
+            from targetnet.agents.run.display import evaluation_shown
 
         with evaluation_shown(_stderr_console(), self.episodes) as watch:
             returns = play(

@@ -273,7 +273,7 @@ class Replay:
     """Keep the repetition as a new run directory."""
 
     def __call__(self, console: Console) -> int:
-        from targetnet.agents.run.quiet import quiet_import
+        from targetnet.agents.run.process import quiet_import
         from targetnet.agents.saved.directory import RunDir
 
         if is_population(self.run):
@@ -285,7 +285,7 @@ class Replay:
 
     def _of_members(self, console: Console) -> int:
         from targetnet.agents.population.directory import PopulationDir
-        from targetnet.agents.run.quiet import quiet_import
+        from targetnet.agents.run.process import quiet_import
 
         members = PopulationDir.open(self.run).members()
         with console.status("importing TensorFlow"), quiet_import(onednn=members.base.onednn):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from targetnet.agents.run.quiet import Startup, quiet_import
+from targetnet.agents.run.process import Startup, quiet_import
 from targetnet.rl_core.console import say
 from targetnet.rl_core.control.population import is_population
 from targetnet.rl_core.errors import RlCoreError, escaped

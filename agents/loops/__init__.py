@@ -3,12 +3,11 @@
 plain.py        the plain loop: store, act, learn, step in turn; Tick, LoopState, LearnClock
 concurrent.py   the concurrent loop: one thread steps the envs, another makes the updates
 compiled.py     the compiled loop: one call into the graph makes many time steps
-remote.py       the remote loop: actors step the envs, perhaps on other machines
 offline.py      the offline loop: updates from a dataset, without envs
 choice.py       the loop of a config
 evaluation.py   evaluation on separate envs, greedy by default
 
-Imports: agents.config, agents.dqn, agents.remote, envs, rl_core.arguments,
+Imports: agents.config, agents.dqn, envs, rl_core.arguments,
 rl_core.epsilon_greedy_numpy, rl_core.errors, rl_core.hyperparameters, rl_core.philox,
 rl_core.replay, rl_core.schedules.
 """

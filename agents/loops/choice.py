@@ -3,7 +3,8 @@
 plain       one tick per time step, exactly the classical order    targetnet.agents.loops.plain
 concurrent  one thread steps the envs, another makes the updates   targetnet.agents.loops.concurrent
 compiled    envs in the graph, many time steps in one call         targetnet.agents.loops.compiled
-remote      actors step the envs, perhaps on other machines        targetnet.agents.loops.remote
+remote      actors step the envs, perhaps on other machines        targetnet.agents.remote.loop
+            (run_actors.py beside it registers it here)
 offline     updates from a dataset, without envs                   targetnet.agents.loops.offline
 """
 
@@ -17,7 +18,6 @@ from targetnet.agents.loops.compiled import compiled_loop, longest_chunk
 from targetnet.agents.loops.concurrent import concurrent_loop, longest_phase
 from targetnet.agents.loops.offline import offline_loop
 from targetnet.agents.loops.plain import LoopState, Tick, training_loop
-from targetnet.agents.loops.remote import remote_loop
 from targetnet.envs import Envs
 
 Loop = Callable[[DqnAgent, Envs, LoopState | None], Iterator[Tick]]
@@ -25,7 +25,6 @@ LOOPS: dict[str, Loop] = {
     "plain": training_loop,
     "concurrent": concurrent_loop,
     "compiled": compiled_loop,
-    "remote": remote_loop,
 }
 
 

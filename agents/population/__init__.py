@@ -11,5 +11,5 @@ scheduler.py         the members' loops in one thread, each going on in its turn
 directory.py         the directory of a population, with a run directory for each member
 
 Imports: agents.config, agents.controllers, agents.dqn, agents.loops, agents.run, agents.saved,
-envs, rl_core.
+agents.sinks, envs, rl_core.
 """

@@ -19,7 +19,7 @@ from targetnet.agents.config.files import MAY_CHANGE, changed_config
 from targetnet.agents.config.members import Members
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.population.directory import PopulationDir
-from targetnet.agents.run.resume_plan import ResumePlan
+from targetnet.agents.run.resume import ResumePlan
 from targetnet.agents.saved.directory import write_file
 from targetnet.rl_core.control.commands import SetCommand
 from targetnet.rl_core.control.exchanges import Member

@@ -13,7 +13,7 @@ from targetnet.agents.config.files import require_can_go_on
 from targetnet.agents.config.members import Members, members_text, read_members
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.pbt import PbtKeys
-from targetnet.agents.run.initial_weights import INITIAL, load_initial, save_initial
+from targetnet.agents.run.agent_factory import INITIAL, load_initial, save_initial
 from targetnet.agents.saved.directory import (
     CONFIG,
     RUNS,

@@ -18,9 +18,9 @@ from targetnet.agents.dqn.population import Population
 from targetnet.agents.population.directory import PopulationDir
 from targetnet.agents.population.exchange_barrier import ExchangeBarrier
 from targetnet.agents.population.truncation import MemberCopy, MemberScore, decided
+from targetnet.agents.run.display import Screen
 from targetnet.agents.run.exchanges import ExchangeContext
-from targetnet.agents.run.screen import Screen
-from targetnet.agents.run.signals import StopRequest
+from targetnet.agents.run.process import StopRequest
 from targetnet.agents.saved.copies import clear_copies, require_copies, save_copy
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.control.exchanges import (

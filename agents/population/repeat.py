@@ -14,12 +14,11 @@ from targetnet.agents.dqn.population import Population
 from targetnet.agents.population.directory import PopulationDir, require_free_for
 from targetnet.agents.population.exchange_barrier import ExchangeBarrier
 from targetnet.agents.population.runner import PopulationRunner, envs_of, population_of
-from targetnet.agents.run.agent_factory import give_weights
+from targetnet.agents.run.agent_factory import give_weights, load_initial
+from targetnet.agents.run.display import ConsoleChoice, Screen, console_for, shows_progress
 from targetnet.agents.run.exchanges import ExchangeContext, Exchanges
-from targetnet.agents.run.initial_weights import load_initial
+from targetnet.agents.run.process import StopRequest
 from targetnet.agents.run.repeat import NothingRecorded, Recording, Verdict
-from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for, shows_progress
-from targetnet.agents.run.signals import StopRequest
 from targetnet.agents.saved.copies import require_copies
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.arguments import path_of

@@ -17,14 +17,12 @@ from targetnet.agents.loops.evaluation import EvaluationEnvs
 from targetnet.agents.population.directory import PopulationDir
 from targetnet.agents.population.scheduler import CooperativeScheduler
 from targetnet.agents.run.agent_factory import arguments_for
+from targetnet.agents.run.display import Display, Screen
 from targetnet.agents.run.exchanges import Exchanges
 from targetnet.agents.run.loop_runner import OnTick
 from targetnet.agents.run.outcome import RunOutcome
-from targetnet.agents.run.quiet import Startup
+from targetnet.agents.run.process import Startup, StopRequest, stop_on_interrupt
 from targetnet.agents.run.run import Run
-from targetnet.agents.run.screen import Screen
-from targetnet.agents.run.signals import StopRequest, stop_on_interrupt
-from targetnet.agents.run.terminal import Display
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import Envs
 from targetnet.rl_core.errors import RlCoreError

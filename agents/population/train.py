@@ -22,12 +22,12 @@ from targetnet.agents.population.runner import (
     population_of,
 )
 from targetnet.agents.run.agent_factory import Initial, give_weights, initial_weights
+from targetnet.agents.run.display import ConsoleChoice, Screen, console_for, shows_progress
 from targetnet.agents.run.loop_runner import OnTick
-from targetnet.agents.run.quiet import Startup
-from targetnet.agents.run.resume_plan import Finished, ResumePlan
-from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for, shows_progress
-from targetnet.agents.run.sink_choice import require_sinks
+from targetnet.agents.run.process import Startup
+from targetnet.agents.run.resume import Finished, ResumePlan
 from targetnet.agents.run.train import require_functions, run_name, warn
+from targetnet.agents.sinks.choice import require_sinks
 from targetnet.rl_core.arguments import path_of, require_function
 from targetnet.rl_core.control.commands import Who
 from targetnet.rl_core.control.files import RunLock

@@ -1,8 +1,10 @@
 """Actors: envs in other processes, perhaps on other machines, which deliver rows to the learner.
 
-The loop that uses them is agents/loops/remote.py. What an actor runs needs no TensorFlow, unless
+What an actor runs needs no TensorFlow, unless
 its network does.
 
+loop.py               the loop that uses them
+run_actors.py         the actors of a run, and their part of a checkpoint
 deliveries.py         requests to an actor, and its answers
 collector.py          an actor's work: steps its envs and explores; plain Python
 numpy_policy.py       action values of a network in NumPy
@@ -17,5 +19,5 @@ actor_pool.py         all actors of a run: asks, takes, keeps what a checkpoint 
 arrival_order.py      the order in which deliveries of free-running actors come
 remote_envs.py        the envs of such a run, as the rest of the run sees them
 
-Imports: agents.cluster, agents.config, agents.dqn, envs, rl_core.
+Imports: agents.cluster, agents.config, agents.dqn, agents.loops, agents.saved, envs, rl_core.
 """

@@ -14,7 +14,7 @@ from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.process import last_line
 from targetnet.agents.results.jobs_display import JobsDisplay, Progressed
 from targetnet.agents.results.places import HERE, Place
-from targetnet.agents.run.signals import stop_on_interrupt
+from targetnet.agents.run.process import stop_on_interrupt
 from targetnet.rl_core.errors import RlCoreError, in_one_line
 
 _FAILED = 1

@@ -11,9 +11,9 @@ from targetnet.agents.config.model import NETWORKS, DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.network import network_of
 from targetnet.agents.loops.plain import Tick
-from targetnet.agents.run.actors import memory_on_the_way
+from targetnet.agents.remote.run_actors import memory_on_the_way
+from targetnet.agents.run.display import Display
 from targetnet.agents.run.loop_runner import Repeat
-from targetnet.agents.run.terminal import Display
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import Envs
 from targetnet.envs.spaces import where_masks_are

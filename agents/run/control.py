@@ -9,7 +9,7 @@ from typing import Any
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.copy_rule import next_copy
 from targetnet.agents.loops.plain import LoopState
-from targetnet.agents.run.signals import StopRequest
+from targetnet.agents.run.process import StopRequest
 from targetnet.rl_core.control.changes import Refused
 from targetnet.rl_core.control.log import Entry
 from targetnet.rl_core.control.recorder import Position

@@ -16,7 +16,7 @@ from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.copy_rule import RuleNumbers
 from targetnet.agents.loops.plain import LoopState
 from targetnet.agents.run.curves import Reporter
-from targetnet.agents.run.terminal import Display
+from targetnet.agents.run.display import Display
 from targetnet.agents.saved.host import ControllerPart
 from targetnet.rl_core.control.commands import do_command, set_command
 from targetnet.rl_core.control.timetable import Decision

@@ -1,8 +1,9 @@
-"""Turns the loop's ticks into curves, and gives them to the sinks."""
+"""Turns the loop's ticks into curves, and gives them to the sinks; copies and histograms too."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,21 +13,128 @@ import numpy as np
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.copy_rule import CopyCursor
+from targetnet.agents.dqn.target import Copy
 from targetnet.agents.loops.evaluation import Returns
 from targetnet.agents.loops.plain import Tick
 from targetnet.agents.run.clock import Speed, TrainingClock
-from targetnet.agents.run.copy_curves import CopyCurves
-from targetnet.agents.run.histograms import Histograms, histogram_tags
-from targetnet.agents.run.points import SinkGroup
-from targetnet.agents.run.sink_choice import open_sinks
-from targetnet.agents.run.sinks import OwnSink, SinkStart
 from targetnet.agents.saved.host import ReporterPart
-from targetnet.rl_core.board.tags import TAGS, live_tag
+from targetnet.agents.sinks.choice import open_sinks
+from targetnet.agents.sinks.group import SinkGroup
+from targetnet.agents.sinks.interface import OwnSink, SinkStart
+from targetnet.rl_core.board.tags import TAGS, Tag, gradients_tag, live_tag, weights_tag
 from targetnet.rl_core.control.exchanges import copy_of
 from targetnet.rl_core.control.log import Entry
 from targetnet.rl_core.graph.picture import picture
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.schedules import next_multiple
+
+
+class Histograms:
+    """Reports histograms of one agent's weights and gradients.
+
+    It reads both and changes nothing: the gradients are of the batch that the next update draws,
+    and numbers that are drawn for an update do not depend on how often they are.
+
+    Args:
+      agent: whose weights and gradients these are.
+      points: take them.
+    """
+
+    def __init__(self, agent: DqnAgent, points: SinkGroup) -> None:
+        self._agent, self._points = agent, points
+
+    def write_if_due(self, before: int, due: int, env_step: int) -> None:
+        """Reports them if their period ends between two points of the curves.
+
+        Args:
+          before, due: env steps at which the point before and this one were due.
+          env_step: env step now.
+        """
+        period = self._agent.hyperparameters["histograms"]
+        # Periods are counted from env step 0, so a resumed run needs to know nothing else.
+        if period and due // period > before // period:
+            self._write(env_step)
+
+    def _write(self, env_step: int) -> None:
+        agent = self._agent
+        for name, weights in agent.state.weights().items():
+            self._points.histogram(weights_tag(name).name, weights, env_step)
+        if agent.updates:
+            agent.acting.flush()  # the next update's batch may have rows that still wait
+            for name, gradient in agent.learner.gradients.read().items():
+                self._points.histogram(gradients_tag(name).name, gradient, env_step)
+
+
+def histogram_tags(agent: DqnAgent) -> tuple[Tag, ...]:
+    """Returns the tags of all histograms of weights and gradients."""
+    names = agent.learner.gradients.names
+    return (*map(weights_tag, names), *map(gradients_tag, names))
+
+
+_PER_POINT = 10  # copies that are drawn for each point of other curves
+
+
+class CopyCurves:
+    """Draws the age of the target at each copy, unless the last one is too near.
+
+    Args:
+      agent: whose target it is.
+      points: take the curves.
+      looked: of the one before, if the run is resumed.
+
+    Attributes:
+      looked: when a rule's copies were last looked for; None without a rule.
+    """
+
+    def __init__(
+        self, agent: DqnAgent, points: SinkGroup, looked: CopyCursor | None = None
+    ) -> None:
+        self._learner, self._points = agent.learner, points
+        self._apart = max(1, agent.config.log_period // _PER_POINT)
+        self.looked = looked
+
+    @property
+    def due(self) -> float:
+        """Env step of the next look for a rule's copies."""
+        if self._learner.watch is None:
+            return math.inf
+        return self.looked.env_step + self._apart if self.looked else 0
+
+    def tick(self, env_step: int) -> None:
+        """Draws the copies that were made up to this env step, at which the agent is now if due."""
+        if env_step >= self.due:
+            # Of a copy that a rule has made Python is not told.
+            watch = self._learner.watch
+            assert watch is not None
+            self.looked, found = watch.look(env_step, self._learner.updates, self.looked)
+            if found:
+                self._learner.clock.copies.append(Copy(*found))
+        self.draw()
+
+    def draw(self) -> None:
+        """Draws the copies of which Python knows."""
+        copies, tag = self._learner.clock.copies, "target/age"
+        while copies:
+            env_step, age = copies.popleft()
+            if env_step >= self._points.last.get(tag, (-self._apart, 0.0))[0] + self._apart:
+                self._points.scalars({tag: age}, env_step)
+
+    def state(self, live: dict[str, float]) -> dict[str, float]:
+        """Returns what the present point of other curves has besides: tag -> value.
+
+        Args:
+          live: `sync_growth` and `sync_fit`, as far as they have an effect.
+        """
+        watch = self._learner.watch
+        if watch is None:
+            return {}
+        numbers, values = watch.read().numbers, {}
+        if live.get("sync_growth"):
+            values["target/period"] = numbers.period
+        if live.get("sync_fit") and numbers.error_after:
+            values["target/fit"] = numbers.error / numbers.error_after
+        return values
+
 
 _ALWAYS = ("epsilon", "learning_rate", "sync_period")  # live values whose curves are always there
 

@@ -14,7 +14,7 @@ from targetnet.agents.loops.evaluation import EvaluationEnvs, Returns, cut_note,
 from targetnet.agents.run.clock import TrainingClock
 from targetnet.agents.run.control import RunControl
 from targetnet.agents.run.curves import Reporter
-from targetnet.agents.run.terminal import Display
+from targetnet.agents.run.display import Display
 from targetnet.agents.saved.host import RunHost
 from targetnet.rl_core.errors import EnvFault, RlCoreError
 from targetnet.rl_core.schedules import next_multiple

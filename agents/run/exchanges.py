@@ -11,7 +11,7 @@ from targetnet.agents.config.members import read_members
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.run.control import RunControl
 from targetnet.agents.run.curves import Reporter
-from targetnet.agents.run.terminal import Display
+from targetnet.agents.run.display import Display
 from targetnet.agents.saved.copies import load_copy, save_copy
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.control.exchanges import CopyOf

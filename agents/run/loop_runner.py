@@ -14,14 +14,14 @@ from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.loops.choice import loop_of
 from targetnet.agents.loops.compiled import DivergedInLoop
 from targetnet.agents.loops.plain import LoopState, Tick
+from targetnet.agents.run.checkpoints import RunSaver
 from targetnet.agents.run.clock import TrainingClock
 from targetnet.agents.run.control import RunControl
 from targetnet.agents.run.controller_runner import ControllerRunner
 from targetnet.agents.run.curves import Reporter
+from targetnet.agents.run.display import Display, Look
 from targetnet.agents.run.evaluations import Evaluations, next_due
 from targetnet.agents.run.exchanges import Exchanges
-from targetnet.agents.run.saver import RunSaver
-from targetnet.agents.run.terminal import Display, Look
 from targetnet.agents.run.trace import NullTracer, Tracer
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import Envs

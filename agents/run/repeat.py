@@ -10,10 +10,10 @@ import numpy as np
 
 from targetnet.agents.config.envs import why_not_repeated
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.run.actors import recorded_order
-from targetnet.agents.run.initial_weights import load_initial
+from targetnet.agents.remote.run_actors import recorded_order
+from targetnet.agents.run.agent_factory import load_initial
+from targetnet.agents.run.display import ConsoleChoice
 from targetnet.agents.run.outcome import RunOutcome
-from targetnet.agents.run.screen import ConsoleChoice
 from targetnet.agents.run.train import train
 from targetnet.agents.saved.copies import require_copies
 from targetnet.agents.saved.directory import RunDir

@@ -11,25 +11,24 @@ from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.loops.choice import longest_tick
 from targetnet.agents.loops.evaluation import EvaluationEnvs, Returns
 from targetnet.agents.loops.plain import LoopState
-from targetnet.agents.run.actors import keep_order
+from targetnet.agents.remote.run_actors import keep_order
 from targetnet.agents.run.announcements import announce, bytes_outside
-from targetnet.agents.run.checkpoints import Checkpoints
+from targetnet.agents.run.checkpoints import Checkpoints, RunSaver
 from targetnet.agents.run.clock import TrainingClock
 from targetnet.agents.run.control import RunControl
 from targetnet.agents.run.controller_runner import ControlledRun, ControllerRunner
 from targetnet.agents.run.curves import Reporter
+from targetnet.agents.run.display import Display
 from targetnet.agents.run.evaluations import Evaluations, due_from
 from targetnet.agents.run.exchanges import ExchangeContext, Exchanges, NoExchanges
 from targetnet.agents.run.loop_runner import LoopRunner, NoScheduler, OnTick, Repeat, Scheduler
 from targetnet.agents.run.outcome import RunOutcome, summary
-from targetnet.agents.run.saver import RunSaver
-from targetnet.agents.run.signals import StopRequest
-from targetnet.agents.run.sinks import OwnSink
-from targetnet.agents.run.terminal import Display
+from targetnet.agents.run.process import StopRequest
 from targetnet.agents.run.trace import NullTracer, Tracer
 from targetnet.agents.saved.directory import RunDir, RunResult
 from targetnet.agents.saved.host import ResumeMoment, new_host
 from targetnet.agents.saved.spaces import save_spaces
+from targetnet.agents.sinks.interface import OwnSink
 from targetnet.envs import Envs
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.control.exchanges import copy_of

@@ -16,21 +16,24 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.controllers.choice import controller_of
 from targetnet.agents.data.run_dataset import fill, with_dataset
 from targetnet.agents.loops.evaluation import EvaluationEnvs
-from targetnet.agents.run.actors import envs_of_run, stop_with
-from targetnet.agents.run.agent_factory import Initial, agent_for, give_weights, initial_weights
+from targetnet.agents.remote.run_actors import envs_of_run, stop_with
+from targetnet.agents.run.agent_factory import (
+    Initial,
+    agent_for,
+    give_weights,
+    initial_weights,
+    save_initial,
+)
+from targetnet.agents.run.display import ConsoleChoice, Display, Screen, console_for, shows_progress
 from targetnet.agents.run.exchanges import require_alone
-from targetnet.agents.run.initial_weights import save_initial
 from targetnet.agents.run.loop_runner import OnTick, Repeat
 from targetnet.agents.run.outcome import RunOutcome
-from targetnet.agents.run.quiet import Startup
-from targetnet.agents.run.resume_plan import ResumePlan
+from targetnet.agents.run.process import Startup, stop_on_interrupt
+from targetnet.agents.run.resume import ResumePlan
 from targetnet.agents.run.run import Run
-from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for, shows_progress
-from targetnet.agents.run.signals import stop_on_interrupt
-from targetnet.agents.run.sink_choice import require_sinks
-from targetnet.agents.run.sinks import OwnSink
-from targetnet.agents.run.terminal import Display
 from targetnet.agents.saved.directory import RunDir, require_free
+from targetnet.agents.sinks.choice import require_sinks
+from targetnet.agents.sinks.interface import OwnSink
 from targetnet.rl_core.arguments import path_of, require_function
 from targetnet.rl_core.console import say
 from targetnet.rl_core.control.commands import Who

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from targetnet.agents.config.files import load_config
 from targetnet.agents.results.peers.sb3_worker import SETTINGS
-from targetnet.agents.run.quiet import process_began
+from targetnet.agents.run.process import process_began
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.seal import sealed_row, unsealed_row
 from tests.benchmarks import numpy_jax, wall_clock

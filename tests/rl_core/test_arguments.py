@@ -12,7 +12,7 @@ from targetnet.rl_core.errors import ArgumentError, BoundsError
 def test_what_is_right_costs_no_text(monkeypatch, value):
     """An update asks this each time."""
     monkeypatch.setattr(
-        targetnet.rl_core.arguments, "shown", lambda value: pytest.fail("text of no error")
+        targetnet.rl_core.arguments, "quoted", lambda value: pytest.fail("text of no error")
     )
     require_whole("updates", value, 1, bits=32)
 

@@ -17,8 +17,8 @@ from rich.console import Console
 from targetnet.agents.cli import main as command
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.results.jobs import Job, run_jobs
+from targetnet.agents.run.process import stop_on_interrupt
 from targetnet.agents.run.repeat import repeat
-from targetnet.agents.run.signals import stop_on_interrupt
 from targetnet.agents.run.train import resume, train
 from targetnet.rl_core.console import Output, OutputFailed, output_guarded
 from targetnet.rl_core.memory import memory_limit

@@ -14,13 +14,12 @@ from rich.console import Console
 
 import targetnet.agents.cli.policy_commands
 import targetnet.agents.cli.train_commands
-import targetnet.agents.run.quiet
-import targetnet.agents.run.terminal
+import targetnet.agents.run.display
+import targetnet.agents.run.process
 from targetnet.agents.cli.main import main
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.run.quiet import process_began
-from targetnet.agents.run.screen import Screen
-from targetnet.agents.run.terminal import Display
+from targetnet.agents.run.display import Display, Screen
+from targetnet.agents.run.process import process_began
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core import RlCoreError
@@ -84,7 +83,7 @@ def test_help_imports_the_parser_and_nothing_else():
     ours = {name for name in modules if name.startswith("targetnet")}
     assert ours == {
         "targetnet", "targetnet.agents", "targetnet.agents.cli", "targetnet.agents.cli.main",
-        "targetnet.agents.run", "targetnet.agents.run.quiet", "targetnet.envs",
+        "targetnet.agents.run", "targetnet.agents.run.process", "targetnet.envs",
         "targetnet.rl_core", "targetnet.rl_core.console", "targetnet.rl_core.errors",
         "targetnet.rl_core.lazy",
     }  # fmt: skip
@@ -119,7 +118,7 @@ def test_only_the_named_command_is_imported(arguments):
 
 WITHOUT_KERAS = """
 import sys
-from targetnet.agents.run.quiet import quiet_import
+from targetnet.agents.run.process import quiet_import
 with quiet_import():
     assert "tensorflow" in sys.modules
 print(*sorted({"keras", "keras.src.optimizers", "pandas", "matplotlib"} & set(sys.modules)))
@@ -137,7 +136,7 @@ def test_tensorflow_comes_without_keras_which_is_there_for_who_asks():
 
 
 WITH_ONEDNN = """
-from targetnet.agents.run.quiet import quiet_import
+from targetnet.agents.run.process import quiet_import
 with quiet_import(onednn=True):
     from targetnet.rl_core import Engine, RlCoreError
 Engine(onednn=True)
@@ -213,7 +212,7 @@ def test_a_config_asks_for_onednn_and_every_command_of_the_run_keeps_to_it(
         raise Enough(f"asked for {onednn}")
 
     for module in (
-        targetnet.agents.run.quiet,
+        targetnet.agents.run.process,
         targetnet.agents.cli.policy_commands,
         targetnet.agents.cli.train_commands,
     ):
@@ -284,7 +283,7 @@ def test_who_calls_train_is_told_nothing_of_starting(here):
 
 def test_a_process_began_after_who_started_it_began_it():
     before = time.perf_counter()
-    code = "from targetnet.agents.run.quiet import process_began; print(process_began())"
+    code = "from targetnet.agents.run.process import process_began; print(process_began())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     # The system counts in steps of 0.01 s.
     assert before - 0.02 <= float(done.stdout) <= time.perf_counter()
@@ -325,7 +324,7 @@ def watched(monkeypatch, ticks, *, terminal=False, learn_start=2, loop="plain"):
     learner = SimpleNamespace(not_compiled=None)
     agent = SimpleNamespace(config=config, hyperparameters=live, updates=0, learner=learner)
     clock = Clock()
-    monkeypatch.setattr(targetnet.agents.run.terminal, "time", clock)
+    monkeypatch.setattr(targetnet.agents.run.display, "time", clock)
     with Display(agent, Screen(console)) as display:
         for tick in display.watched(ticks(agent, clock, console), lambda tick: None):
             display.tick(tick, lambda env_step: 0.0)

@@ -75,7 +75,7 @@ class ToyActor:
 
 def install(monkeypatch, tmp_path, *, piece=600, look=0.01):
     """Puts toys in the place of Ray; small pieces make many of every file."""
-    monkeypatch.setattr(remote_job, "Actor", ToyActor)
+    monkeypatch.setattr(remote_job, "JobActor", ToyActor)
     monkeypatch.setattr(ToyActor, "made", [])
     monkeypatch.setattr(ToyActor, "dies", staticmethod(lambda calls: False))
     monkeypatch.setattr(remote_job_session, "_LOOK_SECONDS", look)

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from targetnet.agents.loops.evaluation import evaluate, exploring
-from targetnet.agents.run.screen import evaluation_shown
+from targetnet.agents.run.display import evaluation_shown
 from targetnet.rl_core.errors import BoundsError
 from targetnet.rl_core.philox import NumpyStream
 from tests.envs import lives
@@ -305,7 +305,7 @@ def test_who_watches_is_told_how_far_it_is(lab, agent):
 
 
 def test_a_long_evaluation_shows_where_there_is_no_terminal_a_line_now_and_then(monkeypatch):
-    from targetnet.agents.run import screen as display
+    from targetnet.agents.run import display
 
     console = Console(file=io.StringIO(), width=200)
     now = [0.0]

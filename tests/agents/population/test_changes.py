@@ -14,7 +14,7 @@ from targetnet.agents.population import train as training
 from targetnet.agents.population.changes import PopulationChange
 from targetnet.agents.population.runner import PopulationRunner
 from targetnet.agents.population.train import resume_population, train_population
-from targetnet.agents.run.resume_plan import ResumePlan
+from targetnet.agents.run.resume import ResumePlan
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.control.inbox import Inbox
 from targetnet.rl_core.control.population import CHANGE, POPULATION

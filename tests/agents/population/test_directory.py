@@ -14,7 +14,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.population import directory
 from targetnet.agents.population.changes import PopulationChange
 from targetnet.agents.population.directory import PopulationDir
-from targetnet.agents.run.initial_weights import load_initial, save_initial
+from targetnet.agents.run.agent_factory import load_initial, save_initial
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.control.exchanges import Exchange, ExchangeRecord, MemberRecord
 from targetnet.rl_core.control.population import CHANGE, POPULATION

@@ -289,7 +289,7 @@ def test_on_a_full_disk_all_wait_and_the_exchange_is_the_same(trained, tmp_path,
 
     monkeypatch.setattr(ExchangeRecord, "append", full)
     monkeypatch.setattr(
-        "targetnet.agents.run.screen.Screen.line", lambda self, text: said.append(text)
+        "targetnet.agents.run.display.Screen.line", lambda self, text: said.append(text)
     )
     train_population(members(), tmp_path / "run", on_tick=steer)
     assert tried == [1, 2, 2, 2, 3, 4]
@@ -340,7 +340,7 @@ def test_an_exchange_waits_for_a_member_that_is_paused(trained, tmp_path, monkey
     monkeypatch.setattr(steering, "POLL_SECONDS", 0.0)
     first, said, notes, tell = ControlFiles(tmp_path / "run/m00"), [], [], ExchangeBarrier.tell
     monkeypatch.setattr(
-        "targetnet.agents.run.screen.Screen.line", lambda self, text: said.append(text)
+        "targetnet.agents.run.display.Screen.line", lambda self, text: said.append(text)
     )
 
     def told(self, number):

@@ -387,7 +387,7 @@ def test_weights_that_were_given_are_there_before_a_run_is(tmp_path, monkeypatch
         lambda p, data: order.append(p.name) or write(p, data),
     )
     monkeypatch.setattr(
-        "targetnet.agents.run.initial_weights.write_file",
+        "targetnet.agents.run.agent_factory.write_file",
         lambda p, data: order.append(p.name) or write(p, data),
     )
 

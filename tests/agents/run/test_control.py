@@ -4,7 +4,7 @@ import pytest
 
 from targetnet.agents.loops.plain import LoopState
 from targetnet.agents.run.control import RunControl
-from targetnet.agents.run.signals import StopRequest
+from targetnet.agents.run.process import StopRequest
 from targetnet.rl_core.control import steering as steering_module
 from targetnet.rl_core.control.changes import Refused
 from targetnet.rl_core.control.commands import do_command, set_command

@@ -13,10 +13,10 @@ from tensorboard.util.tensor_util import make_ndarray
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.loops.plain import Tick
 from targetnet.agents.run.curves import Reporter
-from targetnet.agents.run.event_files import EventFiles
-from targetnet.agents.run.sinks import SinkStart
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
+from targetnet.agents.sinks.event_files import EventFiles
+from targetnet.agents.sinks.interface import SinkStart
 from targetnet.rl_core.control.commands import do_command
 from targetnet.rl_core.control.files import ControlFiles, submit
 from targetnet.rl_core.control.log import read_log

@@ -7,7 +7,7 @@ from rich.console import Console
 
 import targetnet
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.run.screen import console_for
+from targetnet.agents.run.display import console_for
 from targetnet.rl_core.errors import ArgumentError, ConfigError, RunDirError
 from targetnet.rl_core.schedules import Linear
 

@@ -14,7 +14,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.record import record
 from targetnet.agents.data.run_dataset import fill, with_dataset
 from targetnet.agents.population.train import train_population
-from targetnet.agents.run.actors import envs_of_run
+from targetnet.agents.remote.run_actors import envs_of_run
 from targetnet.agents.run.agent_factory import agent_for
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train

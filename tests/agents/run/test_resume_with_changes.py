@@ -194,7 +194,7 @@ def test_a_kill_before_the_config_of_a_longer_run_leaves_no_end_beside_it(tmp_pa
     """Else it would seem to be finished for ever."""
     train(CONFIG, tmp_path / "run")
     longer = CONFIG.model_copy(update={"env_steps": 700})
-    monkeypatch.setattr("targetnet.agents.run.resume_plan.go_back", crash)
+    monkeypatch.setattr("targetnet.agents.run.resume.go_back", crash)
     with pytest.raises(Crash):
         resume(tmp_path / "run", longer)
     directory = RunDir(tmp_path / "run")

@@ -116,9 +116,9 @@ def test_ctrl_c_ends_it_in_one_line_with_code_130(trained, folder, command, tmp_
     arguments = [str(endless), *(["--video", str(tmp_path / "x.gif")] if command == "play" else [])]
     # What is shown after some seconds says that it is at work.
     script = (
-        "import sys\nfrom targetnet.agents.run import screen\n"
+        "import sys\nfrom targetnet.agents.run import display\n"
         "from targetnet.agents.cli.main import main\n"
-        "screen._LINE_SECONDS = 0.2; sys.exit(main())"
+        "display._LINE_SECONDS = 0.2; sys.exit(main())"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script, command, *arguments],

@@ -17,7 +17,7 @@ from targetnet.agents.loops.evaluation import evaluate
 from targetnet.agents.policy.load import LoadedPolicy
 from targetnet.agents.policy.trained_policy import trained
 from targetnet.agents.run.outcome import summary
-from targetnet.agents.run.signals import stop_on_interrupt
+from targetnet.agents.run.process import stop_on_interrupt
 from targetnet.agents.run.train import train
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.board.tags import TAGS

@@ -140,7 +140,7 @@ def part(setup: dict[str, Any]) -> Work:
 def whole_run() -> None:
     """Answers from inside the run, whose loop is not ours to call."""
     channel = Channel()
-    from targetnet.agents.run.quiet import quiet_import
+    from targetnet.agents.run.process import quiet_import
 
     with quiet_import():  # as the command does it, which leaves a part of TensorFlow out
         from targetnet.agents import train

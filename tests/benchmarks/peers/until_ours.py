@@ -44,7 +44,7 @@ class Watcher:
 
 def main(watch: Watch) -> None:
     from targetnet.agents.config.files import load_config
-    from targetnet.agents.run.quiet import Startup, quiet_import
+    from targetnet.agents.run.process import Startup, quiet_import
 
     asked = watch.asked
     values = asked | {

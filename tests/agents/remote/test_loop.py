@@ -19,12 +19,12 @@ from targetnet.agents.config.members import load_members
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.memory_estimate import needs
 from targetnet.agents.loops.plain import LearnClock, LoopState
-from targetnet.agents.loops.remote import epsilon_of, remote_loop
+from targetnet.agents.remote import run_actors
 from targetnet.agents.remote.collector import Collector
 from targetnet.agents.remote.deliveries import Request
 from targetnet.agents.remote.in_process import InProcess
+from targetnet.agents.remote.loop import epsilon_of, remote_loop
 from targetnet.agents.remote.remote_envs import RemoteEnvs
-from targetnet.agents.run import actors
 from targetnet.agents.run.agent_factory import arguments_for
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
@@ -52,7 +52,7 @@ FREE = {"actor_pace": "free", "actor_ahead": 2}
 
 def on(monkeypatch, transport):
     """Runs with actors in this process get this transport."""
-    monkeypatch.setattr("targetnet.agents.run.actors.InProcess", transport)
+    monkeypatch.setattr("targetnet.agents.remote.run_actors.InProcess", transport)
 
 
 def unreliable(seed, losses=0.1):
@@ -259,8 +259,8 @@ def test_a_replay_in_another_order_is_not_identical(tmp_path, monkeypatch):
 
 def test_a_checkpoint_with_other_requests_is_refused(tmp_path, monkeypatch):
     outcome = run(tmp_path / "run", **FREE)
-    split = actors.split_variables
-    monkeypatch.setattr(actors, "split_variables", lambda v: (split(v)[0], {}))
+    split = run_actors.split_variables
+    monkeypatch.setattr(run_actors, "split_variables", lambda v: (split(v)[0], {}))
     with pytest.raises(CheckpointError, match="has no weights"):
         resume(outcome.run, changes={"env_steps": 700}, ray="off", console=None)
 
@@ -448,7 +448,7 @@ def test_what_may_be_on_the_way_is_counted_and_told(tmp_path):
 @pytest.mark.parametrize("ray", ["off", None])
 def test_a_run_that_does_not_fit_into_memory_starts_no_actor(tmp_path, monkeypatch, ray):
     for name in ("InProcess", "RayActors"):
-        monkeypatch.setattr(actors, name, lambda *of: pytest.fail("starts actors"))
+        monkeypatch.setattr(run_actors, name, lambda *of: pytest.fail("starts actors"))
     with pytest.raises(MemoryLimitError, match="lower replay_capacity"):
         train(config(replay_capacity=10**13), tmp_path / "run", ray=ray, console=None)
     assert not (tmp_path / "run").exists()

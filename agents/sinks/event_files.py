@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from targetnet.agents.run.sinks import SinkStart, as_params
+from targetnet.agents.sinks.interface import SinkStart, as_params
 from targetnet.rl_core.board.events import EventWriter
 from targetnet.rl_core.board.once import charts_event, graph_event, hparams_event
 from targetnet.rl_core.control.retry import RetryLater

@@ -8,14 +8,14 @@ from rich.console import Console
 
 from targetnet.agents.cli.main import main
 from targetnet.agents.config.model import LOG_TO, DqnConfig
-from targetnet.agents.run import sink_choice
 from targetnet.agents.run.repeat import repeat
-from targetnet.agents.run.sink_choice import PACKAGES, Package
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
+from targetnet.agents.sinks import choice
+from targetnet.agents.sinks.choice import PACKAGES, Package
 from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.seal import sealed_json
-from tests.agents.run.test_outbox import Memory
+from tests.agents.sinks.test_outbox import Memory
 
 CONFIG = DqnConfig(
     env_steps=200, hidden=(8,), batch_size=8, replay_capacity=200, learn_start=50, xla=False,
@@ -33,7 +33,7 @@ def opened(monkeypatch):
         sessions.append((start, sink_id, store))
         return store
 
-    monkeypatch.setattr(sink_choice, "PACKAGES", {"mlflow": Package(("json",), open_store)})
+    monkeypatch.setattr(choice, "PACKAGES", {"mlflow": Package(("json",), open_store)})
     return sessions
 
 
@@ -116,7 +116,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra_and_nothing_is_writte
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sink_choice, "find_spec", lambda name: None)
+    monkeypatch.setattr(choice, "find_spec", lambda name: None)
     assert main(["train", "cartpole", "--log-to", "wandb", "--run", "new"]) == 2
     assert capsys.readouterr().err == (
         "targetnet: log_to = 'wandb' needs wandb: pip install 'targetnet[wandb]'\n"

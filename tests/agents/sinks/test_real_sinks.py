@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from targetnet.agents.run.sink_choice import PACKAGES
+from targetnet.agents.sinks.choice import PACKAGES
 from targetnet.rl_core.board.read_events import read_scalars
-from tests.agents.run.real_sinks import INSTALLED, environ, expected, shown
+from tests.agents.sinks.real_sinks import INSTALLED, environ, expected, shown
 
 pytestmark = pytest.mark.slow  # each imports its package in several processes, one after the other
 ROOT = Path(__file__).parents[3]
-MODULE = "tests.agents.run.real_sinks"
+MODULE = "tests.agents.sinks.real_sinks"
 KILLED = -9
 
 
@@ -152,6 +152,6 @@ def test_a_run_that_is_killed_twice_has_each_point_of_its_event_files_once_in_ea
 READ = """
 import json, sys
 from pathlib import Path
-from tests.agents.run.real_sinks import read
+from tests.agents.sinks.real_sinks import read
 print(json.dumps(read(Path(sys.argv[1]), sys.argv[2:])))
 """

@@ -13,9 +13,11 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.memory_estimate import on_the_way, require_memory
 from targetnet.agents.dqn.objective import require_branching
+from targetnet.agents.loops.choice import LOOPS
 from targetnet.agents.remote.arrival_order import ArrivalOrder
 from targetnet.agents.remote.deliveries import Weights, sent_beside_epsilon
 from targetnet.agents.remote.in_process import InProcess
+from targetnet.agents.remote.loop import remote_loop
 from targetnet.agents.remote.ray_actors import RayActors
 from targetnet.agents.remote.remote_envs import RemoteEnvs
 from targetnet.agents.saved.host import ActorsPart, RequestPart, ResumeMoment, RunHost
@@ -28,6 +30,7 @@ from targetnet.rl_core.errors import ArgumentError, RlCoreError, RunDirError, qu
 from targetnet.rl_core.memory import Need
 from targetnet.rl_core.replay import format_bytes
 
+LOOPS["remote"] = remote_loop
 _WEIGHTS = re.compile(r"actors/(\d{1,18})/(.+)")  # of requests, among a checkpoint's variables
 
 

@@ -1,7 +1,7 @@
 """The interface of a metric sink: a place to which a run reports its curves and texts.
 
 Tags are those of rl_core/board/tags.py and one `live/NAME` for each live value; the x axis is the
-env step. agents/run/sink_choice.py says which sinks a run has.
+env step. agents/sinks/choice.py says which sinks a run has.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
-from targetnet.agents.run.sinks import SinkStart, as_params
+from targetnet.agents.sinks.interface import SinkStart, as_params
 from targetnet.rl_core.board.read_events import EventPoints
 
 _EXPERIMENT = "targetnet"

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from targetnet.agents.run import outbox as module
-from targetnet.agents.run.outbox import Outbox, OutboxCloser
+from targetnet.agents.sinks import outbox as module
+from targetnet.agents.sinks.outbox import Outbox, OutboxCloser
 from targetnet.rl_core.board.events import EventWriter
 
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow
 from tensorflow.python.util.lazy_loader import KerasLazyLoader
 
-from targetnet.agents.run.lazy_tensorflow import _Finder
+from targetnet.agents.run.process import _Finder
 
 API = "tensorflow._api.v2."
 
@@ -75,7 +75,7 @@ def test_what_is_set_from_outside_counts_more():
 
 USED = """
 import gc, sys
-from targetnet.agents.run.quiet import quiet_import
+from targetnet.agents.run.process import quiet_import
 with quiet_import():
     from tensorflow.compat.v1 import nn
 assert gc.isenabled() and gc.get_freeze_count() > 100_000

@@ -10,7 +10,7 @@ pytest.importorskip("wandb", reason="wandb is not installed: pip install 'target
 
 from wandb.proto import wandb_internal_pb2
 
-from targetnet.agents.run.wandb_file import read_history
+from targetnet.agents.sinks.wandb_store import read_history
 
 BLOCK = 1 << 15
 HEADER = b":W&B\xe1\xbe\x00"

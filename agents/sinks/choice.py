@@ -1,6 +1,6 @@
 """The sinks that a run reports to: event files, the packages of `log_to`, and a program's own.
 
-A new package is a Store (agents/run/outbox.py) in a file of its own, a line in PACKAGES here, its
+A new package is a Store (agents/sinks/outbox.py) in a file of its own, a line in PACKAGES here, its
 name in LOG_TO of agents/config/model.py, and an extra of that name in pyproject.toml.
 """
 
@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from targetnet.agents.run.event_files import EventFiles
-from targetnet.agents.run.outbox import Outbox, OutboxCloser, Store
-from targetnet.agents.run.sinks import GuardedSink, MetricSink, OwnSink, SinkStart
 from targetnet.agents.saved.directory import RunDir
+from targetnet.agents.sinks.event_files import EventFiles
+from targetnet.agents.sinks.interface import GuardedSink, MetricSink, OwnSink, SinkStart
+from targetnet.agents.sinks.outbox import Outbox, OutboxCloser, Store
 from targetnet.rl_core.errors import ConfigError, RunDirError, quoted
 
 
@@ -26,19 +26,19 @@ class Package(NamedTuple):
 
 
 def _mlflow(start: SinkStart, sink_id: str) -> Store:
-    from targetnet.agents.run.mlflow_store import MlflowStore
+    from targetnet.agents.sinks.mlflow_store import MlflowStore
 
     return MlflowStore(start, sink_id)
 
 
 def _wandb(start: SinkStart, sink_id: str) -> Store:
-    from targetnet.agents.run.wandb_store import WandbStore
+    from targetnet.agents.sinks.wandb_store import WandbStore
 
     return WandbStore(start, sink_id)
 
 
 def _trackio(start: SinkStart, sink_id: str) -> Store:
-    from targetnet.agents.run.trackio_store import TrackioStore
+    from targetnet.agents.sinks.trackio_store import TrackioStore
 
     return TrackioStore(start, sink_id)
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from trackio.sqlite_storage import SQLiteStorage
 
-from targetnet.agents.run.sinks import SinkStart, as_params
+from targetnet.agents.sinks.interface import SinkStart, as_params
 from targetnet.rl_core.board.read_events import EventPoints
 
 _PROJECT = "targetnet"

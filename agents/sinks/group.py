@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from targetnet.agents.run.sinks import MetricSink
+from targetnet.agents.sinks.interface import MetricSink
 
 _NOWHERE = (-1, 0.0)
 

@@ -1,6 +1,6 @@
 """Sessions of a run that reports to real packages, without TensorFlow, each in its own process.
 
-    python -m tests.agents.run.real_sinks RUN mlflow,wandb,trackio FIRST LAST KILL
+    python -m tests.agents.sinks.real_sinks RUN mlflow,wandb,trackio FIRST LAST KILL
 
 A session reports the points of the env steps FIRST to LAST. With KILL = "now" or "later" it kills
 itself: before anything can have been sent, or when it was. Otherwise it comes to its end, and
@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.run.outbox import Outbox
-from targetnet.agents.run.sink_choice import PACKAGES, open_sinks
-from targetnet.agents.run.sinks import SinkStart
+from targetnet.agents.sinks.choice import PACKAGES, open_sinks
+from targetnet.agents.sinks.interface import SinkStart
+from targetnet.agents.sinks.outbox import Outbox
 
 # None of them may use the network, ask for anything or write outside of the test's directory.
 ENVIRON = {

@@ -10,8 +10,8 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.run.curves import Reporter
-from targetnet.agents.run.sinks import as_params
 from targetnet.agents.run.train import resume, train
+from targetnet.agents.sinks.interface import as_params
 from targetnet.rl_core.board.events import EventWriter
 from targetnet.rl_core.errors import ConfigError, RunDirError
 from tests.agents.steady import STEADY

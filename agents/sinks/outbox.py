@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from targetnet.agents.run.sinks import failures_of
+from targetnet.agents.sinks.interface import failures_of
 from targetnet.rl_core.board.read_events import EventPoints, read_scalars
 from targetnet.rl_core.control.retry import RetryLater
 
