@@ -19,7 +19,7 @@ from targetnet.agents.dqn.update_batching import BatchClient
 from targetnet.rl_core.errors import ArgumentError, BoundsError, RlCoreError
 from targetnet.rl_core.graph.engine import Call, Engine
 from targetnet.rl_core.graph.feeds import feed_check
-from targetnet.rl_core.graph.members import MemberHandle
+from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.networks import STATELESS, Conditions, State, Values
 from targetnet.rl_core.replay import STATE, ReplayMemory, Rows, newest_frame
@@ -135,7 +135,7 @@ class RowBuffer:
         }
 
 
-class ActingCalls:
+class ActingCalls(MemberPart):
     """Builds the calls. Make it while the graph is being built.
 
     Args:
@@ -193,12 +193,6 @@ class ActingCalls:
             self.greedy_averaged = GreedyPolicy(
                 engine, networks.greedy_ema, *shown, state=state, after=networks.after_ema
             )
-
-    def of_member(self, place: MemberHandle, own: OwnFeeds) -> ActingCalls:
-        """The same for a member, with live values of its own."""
-        policies = {n: of for n, of in vars(self).items() if isinstance(of, GreedyPolicy)}
-        own_policies = {name: policy.of_member(place, own) for name, policy in policies.items()}
-        return place.copy(self, **own_policies)
 
     def _build_step(self, engine: Engine, memory: ReplayMemory) -> None:
         """Builds the call that stores a time step and acts on it."""

@@ -22,7 +22,7 @@ from targetnet.agents.config.live_values import live_knobs, live_values
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.acting import ActingCalls, Actor, RecurrentState
 from targetnet.agents.dqn.compiled import ChunkRunner, InGraphLoop
-from targetnet.agents.dqn.learner import Learner
+from targetnet.agents.dqn.learner import Learner, freeze_schedule
 from targetnet.agents.dqn.live_feeds import LiveFeeds, OwnFeeds
 from targetnet.agents.dqn.memory import build_memory
 from targetnet.agents.dqn.memory_estimate import require_memory
@@ -45,7 +45,7 @@ from targetnet.envs.in_graph.interface import InGraphEnv
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.graph.engine import Call, Engine
 from targetnet.rl_core.graph.members import ActiveMember, MemberHandle
-from targetnet.rl_core.graph.scopes import Root, root_scope
+from targetnet.rl_core.graph.scopes import MemberPart, Root, root_scope
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.networks import ObservationForm
 from targetnet.rl_core.observation_parts import Part
@@ -57,7 +57,7 @@ _NOT_OF_UPDATES = (*KNOBS, "learn_period", "updates_per_learn", "histograms")
 
 
 @dataclass
-class Parts:
+class Parts(MemberPart):
     """An agent's own parts: live values, and what Python knows around the calls of the graph.
 
     Attributes:
@@ -116,7 +116,7 @@ class AgentGraph:
         rules: InGraphEnv | None,
         branches: Sequence[int] = (),
     ) -> None:
-        self.num_actions, self._masks = num_actions, legal is not None
+        self._config, self.num_actions, self._masks = config, num_actions, legal is not None
         require_numbers(config, observed, observations.dtype)
         require_branching(config, branches)
         branches = tuple(branches)
@@ -196,23 +196,19 @@ class AgentGraph:
         joined = None if joint is None else BatchClient(joint, member)
         if joined is not None:
             place.first = joined.flush
-        # Copies: the tensors are those of all members, and each has values of its own.
         live, own = copy.copy(of.live), copy.copy(of.own)
-        learner = of.learner.of_member(place, config, live, joined)
-        values = live_values(config, learner.freeze, learner.ops)
+        freeze = freeze_schedule(config, of.learner.ops)
+        values = live_values(config, freeze, of.learner.ops)
         live.start(values)
         own.start(values)
-        calls = self._calls.of_member(place, own)
+        firsts = self._config, of.values, of.live, of.own, of.learner.freeze
+        rebind = place.rebinder(zip(firsts, (config, values, live, own, freeze), strict=True))
+        calls = rebind(self._calls)
         if joined is not None:
             calls.greedy = joined.greedy(own)
-        acting = self._acting(calls, config, values, own, joined)
-        state = of.state.of_member(place, config, acting, learner, values)
-        chunks = of.chunks and of.chunks.of_member(place, config, learner, live, values)
-        parts = place.copy(
-            of, values=values, live=live, own=own, learner=learner, acting=acting, state=state,
-            chunks=chunks, q_values=of.q_values.of_member(place, own, state),
-            renewal=of.renewal.of_member(place, config, learner, own, state),
-        )  # fmt: skip
+        rebind.put(of.acting, self._acting(calls, config, values, own, joined))
+        parts = rebind(of)
+        parts.learner.share_calls(joined)
         place.begin(config.seed)
         parts.set_keys(self._keys.values(config.seed))
         self.begin(parts)

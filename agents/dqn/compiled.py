@@ -20,8 +20,8 @@ from targetnet.envs.in_graph.interface import InGraphEnv
 from targetnet.envs.stacks import frame_shape
 from targetnet.rl_core.errors import ConfigError, Diverged
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.graph.packing import pack, unpacked
+from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.graph.xla import built_for_xla, why_not_compiled
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.networks import Conditions
@@ -439,7 +439,7 @@ class DivergedInChunk(Diverged):
         self.chunk = chunk
 
 
-class ChunkRunner:
+class ChunkRunner(MemberPart):
     """Runs the loop in the graph with what is live now.
 
     Args:
@@ -464,19 +464,6 @@ class ChunkRunner:
         self.longest, self.envs, self._like = loop.longest, loop.envs, loop.chunk
         self._call = engine.callable(loop.chunk.flat(), [*loop.fed.flat(), *live.tensors])
         self.begin = engine.callable(None, targets=[self.envs.begin])
-
-    def of_member(
-        self,
-        place: MemberHandle,
-        config: DqnConfig,
-        learner: Learner,
-        live: LiveFeeds,
-        hyperparameters: Hyperparameters,
-    ) -> ChunkRunner:
-        """The same for a member."""
-        return place.copy(
-            self, _config=config, _learner=learner, _live=live, _hyperparameters=hyperparameters
-        )
 
     def run(self, counts: LoopCounts, time_steps: int) -> Chunk:
         """Makes time steps and updates as `training_loop` would, in one call.

@@ -14,7 +14,7 @@ from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.networks import Networks
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import where
-from targetnet.rl_core.graph.members import MemberHandle
+from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.graph.xla import sum_of_squares
 
 _LONGEST = 1e15  # updates; a period that grows stays a number of float32 and of int64
@@ -62,7 +62,7 @@ class CopyCursor(NamedTuple):
     copies: int
 
 
-class CopyWatch:
+class CopyWatch(MemberPart):
     """Reads what a rule keeps, and finds the copies that it had made.
 
     Args:
@@ -74,10 +74,6 @@ class CopyWatch:
     def __init__(self, engine: Engine, rule: CopyRule, age: tf.Variable) -> None:
         kept = [of.read_value() for of in (age, rule.numbers, rule.counts)]
         self._call = engine.callable([*kept, rule.distance])
-
-    def of_member(self, place: MemberHandle) -> CopyWatch:
-        """The same for a member that begins."""
-        return place.copy(self)
 
     def read(self) -> RuleState:
         """Reads it from the graph."""

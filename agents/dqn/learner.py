@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -18,8 +19,7 @@ from targetnet.rl_core.arguments import require_whole
 from targetnet.rl_core.errors import BoundsError, Diverged, RlCoreError
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import LARGEST_RATE, NotFinite, checked
-from targetnet.rl_core.graph.members import MemberHandle
-from targetnet.rl_core.graph.scopes import blocks_of
+from targetnet.rl_core.graph.scopes import MemberPart, blocks_of
 from targetnet.rl_core.graph.xla import when
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.optimizers.adam import Adam
@@ -80,7 +80,7 @@ def _fused(
     return FusedCalls(learned.stats(), checked(learned.signs).op, count)
 
 
-class Learner:
+class Learner(MemberPart):
     """Makes updates of one agent, and knows how many there were.
 
     Make it while the graph is being built.
@@ -101,6 +101,8 @@ class Learner:
       gradients: reads those of the next update.
       drawn: operations of one update and of a copy of the target, for a picture of the graph.
     """
+
+    per_member: ClassVar = {"updates": int}
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class Learner:
         shown = self.update.observed, self.update.remembered
         self.gradients = Gradients(engine, self.ops, *shown, networks, live, memory)
         self.moments = LoopMoments(engine, self.ops)
-        self.freeze = _freeze(config, self.ops)
+        self.freeze = freeze_schedule(config, self.ops)
         fused, min_updates = fused_calls(
             config, self.update, self.moments, self.freeze, self.blocks, self.learned
         )
@@ -139,19 +141,11 @@ class Learner:
         self._count = engine.callable(self.update.count.read_value())
         self.watch = self.clock.watch(engine)
 
-    def of_member(
-        self, place: MemberHandle, config: DqnConfig, live: LiveFeeds, joined: UpdateBatcher | None
-    ) -> Learner:
-        """The same for a member that begins; `joined` makes single updates with those of others."""
-        clock, moments = self.clock.of_member(), self.moments.of_member(place)
-        return place.copy(
-            self, _config=config, _live=live, updates=0, freeze=_freeze(config, self.ops),
-            clock=clock, moments=moments, gradients=self.gradients.of_member(place, live),
-            _calls=self._calls.of_member(place, moments, clock, joined),
-            _copies=place.copy(self._copies), watch=self.watch and self.watch.of_member(place),
-        )  # fmt: skip
-
     # Learning.
+
+    def share_calls(self, batcher: UpdateBatcher | None) -> None:
+        """Lets single updates of all blocks be made with those of other members; None: alone."""
+        self._calls.batcher = batcher
 
     def plan(
         self, hyperparameters: Hyperparameters, updates: int, *, stats: bool
@@ -291,7 +285,8 @@ def _learned_blocks(config: DqnConfig, online: str) -> dict[str, list[tf.Variabl
     return {name: of for name, of in blocks.items() if of}
 
 
-def _freeze(config: DqnConfig, ops: ApplyOps) -> FreezeSchedule:
+def freeze_schedule(config: DqnConfig, ops: ApplyOps) -> FreezeSchedule:
+    """Returns the arms of a config in turn; without any, all blocks are trained."""
     arms = [Arm(ops.check(arm.exempt), arm.updates) for arm in config.freeze]
     return FreezeSchedule(arms) if arms else FreezeSchedule.constant()
 

@@ -16,7 +16,7 @@ from targetnet.rl_core.branches import by_branch
 from targetnet.rl_core.epsilon_greedy_numpy import EpsilonGreedy
 from targetnet.rl_core.exploration import boltzmann, branching_epsilon_greedy, epsilon_greedy
 from targetnet.rl_core.graph.engine import Call, Engine
-from targetnet.rl_core.graph.members import MemberHandle
+from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.losses import legal_only
 from targetnet.rl_core.networks import STATELESS, State, Values
 from targetnet.rl_core.random import Draws, Keys, Stream
@@ -42,7 +42,7 @@ class Policy(Protocol):
 Playing = Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
 
 
-class GreedyPolicy:
+class GreedyPolicy(MemberPart):
     """The policy of the largest values.
 
     Make it while the graph is being built. A network that remembers acts here as if each
@@ -83,10 +83,6 @@ class GreedyPolicy:
         else:
             self._step = engine.callable([action, after], [state, *feeds])
             self._state_size = int(after.shape[1])
-
-    def of_member(self, place: MemberHandle, own: OwnFeeds) -> GreedyPolicy:
-        """The same for a member, with live values of its own."""
-        return place.copy(self, _own=own)
 
     def by_row(self, member: int, before: Callable[[], None], own: OwnFeeds) -> GreedyPolicy:
         """The same for a member that is fed, which need not be loaded for it.

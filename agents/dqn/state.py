@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -17,8 +17,7 @@ from targetnet.rl_core.arguments import require_a, require_whole
 from targetnet.rl_core.digest import Digest
 from targetnet.rl_core.errors import RlCoreError, ScopeMismatch, UnknownName, did_you_mean, quoted
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.graph.members import MemberHandle
-from targetnet.rl_core.graph.scopes import Root
+from targetnet.rl_core.graph.scopes import MemberPart, Root
 from targetnet.rl_core.graph.snapshots import Snapshots
 from targetnet.rl_core.graph.weights import ScopeWeights, VariableValues
 from targetnet.rl_core.hyperparameters import Hyperparameters, plain
@@ -26,7 +25,7 @@ from targetnet.rl_core.random import Keys
 from targetnet.rl_core.replay import ReplayContents, ReplayMemory, Rows
 
 
-class LearnedState:
+class LearnedState(MemberPart):
     """Reads and replaces what one agent has learned.
 
     Args:
@@ -38,16 +37,14 @@ class LearnedState:
       renewals: how often first weights were drawn again; it counts on after a rewind.
     """
 
+    per_member: ClassVar = {"renewals": int}
+
     def __init__(
         self, variables: VariableValues, acting: Actor, learner: Learner, names: Collection[str]
     ) -> None:
         self._variables, self._acting, self._learner = variables, acting, learner
         self._names = tuple(sorted(names))
         self.renewals = 0
-
-    def of_member(self, variables: VariableValues, acting: Actor, learner: Learner) -> LearnedState:
-        """The same for a member that begins."""
-        return LearnedState(variables, acting, learner, self._names)
 
     def read(self) -> dict[str, np.ndarray]:
         """Returns all of it, by name."""
@@ -99,7 +96,7 @@ class LearnedState:
 _PAST = "past/"
 
 
-class QValues:
+class QValues(MemberPart):
     """Compares networks of one agent. Make it while the graph is being built.
 
         agent.state.snapshot()
@@ -129,10 +126,6 @@ class QValues:
         if state.past is not None:
             before = networks.greedy_by(state.past.getter)
             self._past = engine.callable(before.q, [*feeds, state.past.back])
-
-    def of_member(self, place: MemberHandle, own: OwnFeeds, state: AgentState) -> QValues:
-        """The same for a member."""
-        return place.copy(self, _own=own, _state=state)
 
     def __call__(self, observation: np.ndarray, of: str = "online") -> np.ndarray:
         """Returns action values by the network as it is now, or as it was.
@@ -193,7 +186,7 @@ class SavedAgent(NamedTuple):
     host: dict[str, Any]  # what Python knows, as JSON has it
 
 
-class AgentState:
+class AgentState(MemberPart):
     """Reads, restores and rewinds an agent. Make it last of all that the agent builds.
 
     Args:
@@ -208,6 +201,8 @@ class AgentState:
       learned_variables: full names of its variables.
       replaced: how often the weights were replaced by others, and not learned.
     """
+
+    per_member: ClassVar = {"snapshots": tuple, "replaced": int}
 
     def __init__(
         self,
@@ -251,25 +246,6 @@ class AgentState:
         self._variables = VariableValues(engine, named(*others) | counters, "of this agent")
         self.learned = LearnedState(self._variables, acting, learner, learned)
         self.learned_variables = frozenset(v.op.name for v in learned.values())
-
-    def of_member(
-        self,
-        place: MemberHandle,
-        config: DqnConfig,
-        acting: Actor,
-        learner: Learner,
-        hyperparameters: Hyperparameters,
-    ) -> AgentState:
-        """The same for a member that begins, with parts of its own."""
-        variables = place.copy(self._variables)
-        return place.copy(
-            self, _config=config, _acting=acting, _learner=learner, _live=hyperparameters,
-            snapshots=(), replaced=0, past=self.past and place.copy(self.past),
-            _weights=place.copy(self._weights), _variables=variables,
-            learned=self.learned.of_member(variables, acting, learner),
-            _averaged=self._averaged and place.copy(self._averaged),
-            _contents=place.copy(self._contents),
-        )  # fmt: skip
 
     @property
     def contents(self) -> ReplayContents:

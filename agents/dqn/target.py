@@ -5,10 +5,9 @@ Python mirrors the count, so that most updates need not ask the graph.
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
@@ -17,6 +16,7 @@ from targetnet.agents.dqn.copy_rule import CopyRule, CopyWatch, copy_rule
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.networks import Networks
 from targetnet.rl_core.graph.engine import Call, Engine
+from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.graph.xla import when
 from targetnet.rl_core.optimizers.adam import Pull
 
@@ -70,7 +70,7 @@ class Refresh(NamedTuple):
     copy: Callable[[], tf.Operation]  # builds it
 
 
-class TargetClock:
+class TargetClock(MemberPart):
     """Counts the updates since the target was copied, and copies it when it is old enough.
 
     The graph has the age and decides by it. Python knows the age too, most of the time: where it
@@ -92,6 +92,11 @@ class TargetClock:
         them takes them out.
     """
 
+    per_member: ClassVar = {
+        "copies": lambda: deque(maxlen=_MOST_COPIES),
+        "_copied_at": lambda: None,
+    }
+
     def __init__(
         self,
         period: Callable[[], tf.Tensor],
@@ -108,13 +113,6 @@ class TargetClock:
         self.now: int | None = None
         self.copies: deque[Copy] = deque(maxlen=_MOST_COPIES)
         self._copied_at: int | None = None  # age at a copy that is not in `copies` yet
-
-    def of_member(self) -> TargetClock:
-        """The same variable as another agent knows it, whose target was copied now."""
-        other = copy.copy(self)
-        other.copies, other._copied_at = deque(maxlen=_MOST_COPIES), None
-        other.know(0)
-        return other
 
     # In the graph.
 
@@ -214,10 +212,6 @@ class NoTarget(TargetClock):
         self.known_age = tf.placeholder(tf.int64, [], "known_age")
         self.rule = None
 
-    def of_member(self) -> TargetClock:
-        """The same."""
-        return self
-
     def know(self, age: int | None) -> None:
         """Does nothing."""
 
@@ -264,7 +258,7 @@ class Inspection(NamedTuple):
     divergence: Any  # global L2 norm of online - target; None without one
 
 
-class Copies:
+class Copies(MemberPart):
     """Calls that copy the online network: to the target now, and to all networks at the beginning.
 
     Make it while the graph is being built.

@@ -18,8 +18,7 @@ from targetnet.agents.dqn.sequences import RolloutObjective, SequenceObjective
 from targetnet.agents.dqn.target import TargetClock
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import where
-from targetnet.rl_core.graph.members import MemberHandle
-from targetnet.rl_core.graph.scopes import variables_in
+from targetnet.rl_core.graph.scopes import MemberPart, variables_in
 from targetnet.rl_core.graph.sync import copy_vars
 from targetnet.rl_core.optimizers.freeze import ApplyOps
 from targetnet.rl_core.optimizers.packed_adam import AdamResult, LoopAdam, Moments
@@ -27,7 +26,7 @@ from targetnet.rl_core.random import Keys, Stream
 from targetnet.rl_core.replay import ReplayMemory
 
 
-class Gradients:
+class Gradients(MemberPart):
     """Reads the gradient of the loss by each weight, before clipping, and changes nothing.
 
     Make it while the graph is being built. Frozen blocks have gradients here too.
@@ -58,10 +57,6 @@ class Gradients:
         gradients = {named[name]: gradient for name, gradient in ops.gradients().items()}
         self.names, self._gradients = tuple(gradients), tuple(gradients.values())
         self._alpha = memory.sampler.alpha
-
-    def of_member(self, place: MemberHandle, live: LiveFeeds) -> Gradients:
-        """The same for a member, with live values of its own."""
-        return place.copy(self, _live=live)
 
     def read(self) -> dict[str, np.ndarray]:
         """Returns them by name, of the batch that the next update draws; store waiting rows first.

@@ -31,8 +31,7 @@ from targetnet.rl_core.errors import (
     quoted,
 )
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.graph.members import MemberHandle
-from targetnet.rl_core.graph.scopes import Root, variables_in
+from targetnet.rl_core.graph.scopes import MemberPart, Root, variables_in
 from targetnet.rl_core.philox import stream_key
 
 
@@ -76,7 +75,7 @@ class RecycleCounts(NamedTuple):
     units: int
 
 
-class WeightResets:
+class WeightResets(MemberPart):
     """Renews weights of one agent. Make it while the graph is being built.
 
         agent.renewal.reset("head")
@@ -128,13 +127,6 @@ class WeightResets:
                 self.check(action.do, action.words.block, now=False)
             except RlCoreError as error:
                 raise ConfigError(f"actions: cannot {action.do}: {error}") from None
-
-    def of_member(
-        self, place: MemberHandle, config: DqnConfig, learner: Learner, own: OwnFeeds,
-        state: AgentState,
-    ) -> WeightResets:  # fmt: skip
-        """The same for a member that begins."""
-        return place.copy(self, _config=config, _learner=learner, _own=own, _state=state)
 
     def check(self, action: str, block: str = ALL_BLOCKS, *, now: bool = True) -> None:
         """Checks that an action can be made.

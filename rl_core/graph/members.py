@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.graph.engine import Call, Engine
-from targetnet.rl_core.graph.scopes import MemberSlots, Root
+from targetnet.rl_core.graph.scopes import MemberPart, MemberSlots, Root
 from targetnet.rl_core.graph.variable_overrides import VariableOverrides, VariableUse
 
 T = TypeVar("T")
@@ -118,30 +118,50 @@ class MemberHandle:
         """Gives the variables this member's first values; see `ActiveMember.begin`."""
         self._active.begin(self.member, seed)
 
-    def copy(self, part: T, **changed: Any) -> T:
-        """Returns a part of an agent for this member.
-
-        Calls among its attributes, and its engine, become those of this member.
+    def rebinder(self, own: Iterable[tuple[Any, Any]]) -> MemberRebinder:
+        """Returns what makes parts of this member from those that the graph was built with.
 
         Args:
-          part: of the agent that the graph was built for.
-          changed: attributes that are the member's own.
+          own: an object of the first agent, and the member's own in its place.
         """
-        other = copy.copy(part)
-        for name, value in vars(part).items():
-            setattr(other, name, self._own(value))
-        for name, value in changed.items():
-            setattr(other, name, value)
-        return other
+        return MemberRebinder(self, own)
 
-    def _own(self, value: Any) -> Any:
+
+class MemberRebinder:
+    """Makes a member's parts of an agent, however they hang together.
+
+    Each `MemberPart` is copied once, with the calls, the engine and the parts in it, and with the
+    member's own objects in place of the first agent's. Everything else is shared.
+    """
+
+    def __init__(self, member: MemberHandle, own: Iterable[tuple[Any, Any]]) -> None:
+        self._member, self._made = member, {id(first): other for first, other in own}
+
+    def __call__(self, value: T) -> T:
+        """Returns the member's value in place of the first agent's."""
+        return cast(T, self._of(value))
+
+    def put(self, value: object, own: object) -> None:
+        """Has `own` stand in the place of `value` from here on."""
+        self._made[id(value)] = own
+
+    def _of(self, value: Any) -> Any:
+        if id(value) in self._made:
+            return self._made[id(value)]
         if isinstance(value, Call):
-            return value.after(self.activate)
+            return value.after(self._member.activate)
         if isinstance(value, Engine):
-            return self.engine
-        if isinstance(value, dict) and any(isinstance(of, Call) for of in value.values()):
-            return {name: self._own(of) for name, of in value.items()}
-        return value
+            return self._member.engine
+        if type(value) is dict:
+            items = {name: self._of(item) for name, item in value.items()}
+            return items if any(items[name] is not value[name] for name in value) else value
+        if not isinstance(value, MemberPart):
+            return value
+        other = self._made[id(value)] = copy.copy(value)
+        for name, item in vars(value).items():
+            first = value.per_member.get(name)
+            setattr(other, name, self._of(item) if first is None else first())
+        return other
 
 
 class _MemberEngine(Engine):

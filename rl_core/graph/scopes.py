@@ -5,14 +5,25 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.arguments import require_a
 from targetnet.rl_core.errors import ScopeMismatch, UnknownName, did_you_mean, in_one_line, quoted
 from targetnet.rl_core.graph.variable_overrides import replaceable_variables
+
+
+class MemberPart:
+    """A part of an agent of which each member of a population has its own.
+
+    Attributes:
+      per_member: attribute -> makes the value with which a member begins, where that is not a part
+        of its own (see `targetnet.rl_core.graph.members.MemberRebinder`).
+    """
+
+    per_member: ClassVar[Mapping[str, Callable[[], Any]]] = {}
 
 
 class MemberSlots:

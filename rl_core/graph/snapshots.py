@@ -16,9 +16,10 @@ import tensorflow.compat.v1 as tf
 from targetnet.rl_core.arguments import require_whole
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.large import LargeVariable, large_variable, rows_in
+from targetnet.rl_core.graph.scopes import MemberPart
 
 
-class Snapshots:
+class Snapshots(MemberPart):
     """A ring of k rows per variable. Make it while the graph is being built.
 
     Args:

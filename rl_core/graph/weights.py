@@ -11,14 +11,14 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.errors import ScopeMismatch
 from targetnet.rl_core.graph.large import LargeVariable, MemberSlice
-from targetnet.rl_core.graph.scopes import variables_in
+from targetnet.rl_core.graph.scopes import MemberPart, variables_in
 from targetnet.rl_core.graph.sync import paired_variables
 
 if TYPE_CHECKING:
     from targetnet.rl_core.graph.engine import Engine
 
 
-class VariableValues:
+class VariableValues(MemberPart):
     """Access to named variables as arrays. Make it while the graph is being built.
 
     Args:

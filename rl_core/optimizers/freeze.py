@@ -10,7 +10,7 @@ graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -24,7 +24,7 @@ from targetnet.rl_core.errors import (
 )
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import checked, signs_of
-from targetnet.rl_core.graph.members import MemberHandle
+from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.graph.variable_overrides import read_as
 from targetnet.rl_core.graph.xla import sum_of_squares
 from targetnet.rl_core.optimizers.freeze_schedule import NONE_EXEMPT, Exempt
@@ -45,7 +45,7 @@ class _Block(NamedTuple):
     done: tf.Tensor  # [] int32, always 0; computed after the block was applied
 
 
-class ApplyOps:
+class ApplyOps(MemberPart):
     """Gradients of one loss, and per block one apply op and one optimizer.
 
     Each block has its own optimizer because the variables of one Adam share its step counters: a
@@ -74,6 +74,8 @@ class ApplyOps:
       ScopeMismatch: there are no blocks, a block has no variables, or the loss does not depend on
         a variable.
     """
+
+    per_member: ClassVar = {"_cache": dict}
 
     def __init__(
         self,
@@ -195,10 +197,6 @@ class ApplyOps:
         if key not in self._cache:
             self._cache[key] = self._cut(engine, exempt, fetches, feeds, [*targets, self.done])
         return self._cache[key]
-
-    def of_member(self, place: MemberHandle) -> ApplyOps:
-        """The same operations in calls of a member."""
-        return place.copy(self, _cache={})
 
     def signs_of_next(
         self, engine: Engine, exempt: Iterable[str], feeds: Sequence[tf.Tensor]

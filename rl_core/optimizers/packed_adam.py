@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import all_finite, signs_of, where
-from targetnet.rl_core.graph.members import MemberHandle
+from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.graph.xla import flat, sum_of_squares
 from targetnet.rl_core.optimizers.adam import Adam
 from targetnet.rl_core.optimizers.freeze import ApplyOps, block_gradients, clip_scale, scaled
@@ -34,7 +34,7 @@ class AdamResult(NamedTuple):
     end: Any  # op that has run when the update is complete
 
 
-class LoopMoments:
+class LoopMoments(MemberPart):
     """Adam's moments in packed form, kept from one loop to the next.
 
     Single updates keep the moments in one slot per variable; loops keep them packed, in one tensor
@@ -50,6 +50,11 @@ class LoopMoments:
       ops: apply ops whose optimizers are `Adam`.
     """
 
+    per_member: ClassVar = {
+        "_packed_is_current": bool,
+        "_slots_are_current": lambda: True,
+    }
+
     def __init__(self, engine: Engine, ops: ApplyOps) -> None:
         self._engine, self._ops = engine, ops
         self._blocks: dict[str, _PackedBlock] = {}
@@ -63,10 +68,6 @@ class LoopMoments:
                     self._ops.optimizer(name), self._ops.variables(name)
                 )
         return self._blocks[name]
-
-    def of_member(self, place: MemberHandle) -> LoopMoments:
-        """The same variables for a member that begins."""
-        return place.copy(self, _packed_is_current=False, _slots_are_current=True)
 
     def owns(self, variable: tf.Variable) -> bool:
         """Returns True for a packed variable, which holds the same values as the slots."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import NotFinite, was_not_finite
-from targetnet.rl_core.graph.members import MemberHandle
+from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.graph.xla import why_not_compiled
 from targetnet.rl_core.optimizers.freeze import ApplyOps
 from targetnet.rl_core.optimizers.freeze_schedule import Exempt
@@ -54,7 +54,7 @@ class _NotMade(Exception):
     """A joint update has a sign that is not finite."""
 
 
-class PhaseCalls:
+class PhaseCalls(MemberPart):
     """Makes n updates by what there is for the exempt set.
 
     That is one fused call of all of them, n fused calls of one update each, or n calls of plain
@@ -73,8 +73,12 @@ class PhaseCalls:
       clock: whose known age is fed to `end_without_sync`.
 
     Attributes:
+      batcher: makes single updates of all blocks with those of other members; None: they are made
+        here.
       not_compiled: why single updates are made where a fused call should have; None if it could.
     """
+
+    per_member: ClassVar = {"_calls": dict, "_singles": dict}
 
     def __init__(
         self,
@@ -96,21 +100,7 @@ class PhaseCalls:
         self._feeds, self._clock = tuple(feeds), clock
         self._calls: dict[tuple[Exempt, bool], Any] = {}
         self._singles: dict[tuple[Exempt, bool, bool], Any] = {}
-        self._jointly: UpdateBatcher | None = None
-
-    def of_member(
-        self, place: MemberHandle, moments: LoopMoments, clock: Clock, jointly: UpdateBatcher | None
-    ) -> PhaseCalls:
-        """The same calls for a member, with moments and clock of its own.
-
-        Args:
-          jointly: makes single updates of all blocks; None: they are made here.
-        """
-        ops = self._ops.of_member(place)
-        return place.copy(
-            self, _ops=ops, _moments=moments, _clock=clock, _calls={}, _singles={},
-            _jointly=jointly,
-        )  # fmt: skip
+        self.batcher: UpdateBatcher | None = None
 
     def run(
         self,
@@ -126,8 +116,8 @@ class PhaseCalls:
           NotFinite: an update was not made, and none after it; those before it were.
         """
         try:
-            if self._jointly and updates == 1 and not (wanted or exempt):
-                return self._run_jointly(self._jointly, values, period)
+            if self.batcher and updates == 1 and not (wanted or exempt):
+                return self._run_jointly(self.batcher, values, period)
             return self._run(exempt, updates, values, wanted, period)
         except _NotMade:
             pass

@@ -10,13 +10,14 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.errors import ScopeMismatch
 from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.replay.memory import ReplayMemory
 from targetnet.rl_core.replay.rows import Rows
 
 _CHUNK_BYTES = 1 << 20
 
 
-class ReplayContents:
+class ReplayContents(MemberPart):
     """The contents of a replay memory as arrays. Make it while the graph is being built.
 
     Attributes:
