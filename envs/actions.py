@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from targetnet.envs.checks import text_of
+from targetnet.envs.outcomes import text_of
 from targetnet.rl_core.errors import EnvError, quoted
 
 # Branches of different sizes, and hidden layers of their own, are operations in the graph for each.

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from targetnet.envs.checks import require_array_observations
 from targetnet.envs.observations import (
     Writer,
     bits_writer,
@@ -15,6 +14,7 @@ from targetnet.envs.observations import (
     one_hot_writer,
     one_hots_writer,
 )
+from targetnet.envs.outcomes import require_array_observations
 from targetnet.rl_core.errors import EnvError, quoted
 
 FLOAT32 = np.dtype(np.float32)

@@ -9,7 +9,15 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.envs.interface import Envs, Episode, Step
-from targetnet.envs.lanes import Lane, blank_step, repeat_episode
+from targetnet.envs.lanes import (
+    Lane,
+    blank_step,
+    come_back,
+    line_about,
+    play_some,
+    repeat_episode,
+    untried_advice,
+)
 from targetnet.envs.masks import mask_writer
 from targetnet.envs.observations import LARGEST, not_finite
 from targetnet.envs.outcomes import (
@@ -21,11 +29,43 @@ from targetnet.envs.outcomes import (
     not_a_step,
     reset_results,
 )
-from targetnet.envs.repeats import come_back, line_about, play_some, untried_advice
-from targetnet.envs.seed_globals import global_state, put_back
-from targetnet.envs.seeding import episode_seed, seed_spaces
+from targetnet.envs.seeding import episode_seed, global_state, put_back, seed_spaces
 from targetnet.envs.spaces import Spaces
 from targetnet.rl_core.errors import EnvError, EnvFault
+
+
+class UnsteppedEnvs(Envs):
+    """Envs that nobody steps by this interface.
+
+    Attributes:
+      reason: who does instead, for error messages.
+    """
+
+    reason = "the run learns from a dataset"
+
+    def reset(self) -> Step:
+        raise self._unstepped()
+
+    def step(self, actions: np.ndarray) -> Step:
+        raise self._unstepped()
+
+    def cut(self, which: np.ndarray) -> tuple[Episode, ...]:
+        raise self._unstepped()
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> tuple[Step | None, list[str]]:
+        return None, []
+
+    def render(self) -> Any:
+        return None
+
+    def close(self) -> None:
+        pass
+
+    def _unstepped(self) -> EnvError:
+        return EnvError(f"{self.env_id!r} is not stepped: {self.reason}")
 
 
 class SyncEnvs(Envs):

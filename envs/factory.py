@@ -17,24 +17,30 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from targetnet.envs.arrays import array_space
 from targetnet.envs.async_driver import AsyncEnvs
-from targetnet.envs.checks import require_matching_observation
 from targetnet.envs.drivers import SingleEnv, SyncEnvs, VectorEnvs, frames_per_second
 from targetnet.envs.env_recipe import Around, EnvRecipe, with_arguments
 from targetnet.envs.interface import Envs
-from targetnet.envs.lanes import Lane, blank_step
+from targetnet.envs.lanes import (
+    BY_HAND,
+    Lane,
+    Played,
+    blank_step,
+    come_back,
+    line_about,
+    mended_by,
+    play_some,
+)
 from targetnet.envs.masks import AUTO, find_masks
 from targetnet.envs.nests import Leaf, at
-from targetnet.envs.outcomes import naming
+from targetnet.envs.outcomes import naming, require_matching_observation
 from targetnet.envs.pool import PoolEnv
 from targetnet.envs.registry import find_spec, make_single, make_vector
-from targetnet.envs.repeats import BY_HAND, Played, come_back, line_about, mended_by, play_some
-from targetnet.envs.seed_globals import global_state, put_back
-from targetnet.envs.seeding import episode_seed
+from targetnet.envs.seeding import episode_seed, global_state, put_back
 from targetnet.envs.spaces import Spaces
 from targetnet.envs.stacks import spaces_for
 from targetnet.rl_core.arguments import require_a, require_whole
 from targetnet.rl_core.errors import ArgumentError, EnvError, EnvFault, did_you_mean, quoted
-from targetnet.rl_core.memory import check_memory, memory_limit, resident_bytes
+from targetnet.rl_core.machine import check_memory, memory_limit, resident_bytes
 
 Vectorization = Literal["sync", "async", "vector_entry_point", "envpool"]
 # Least bytes of one env. A CartPole has 5,000; in a vector env most are elements of shared arrays.
@@ -77,7 +83,7 @@ def make_envs(
       seed: the run's seed, >= 0.
       env_kwargs: arguments of the env, and `max_episode_steps` to change its time limit.
       wrapper: put around each single env: "atari" (envs/atari.py), "elements" (some elements of
-        an observation), "seed_globals" (envs/seed_globals.py), or "module:function" of a function
+        an observation), "seed_globals" (envs/seeding.py), or "module:function" of a function
         that takes an env, and `wrapper_kwargs`, and returns an env; or a list of such, which are
         put around it in this order.
       wrapper_kwargs: its arguments; of a list, a list with the arguments of each.

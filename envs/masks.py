@@ -23,10 +23,9 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.envs.actions import ActionForm
-from targetnet.envs.checks import ArraySpaces
 from targetnet.envs.nests import Path, at, leaves
 from targetnet.envs.observations import as_array, contract_error
-from targetnet.envs.outcomes import env_error
+from targetnet.envs.outcomes import ArraySpaces, env_error
 from targetnet.rl_core.errors import (
     EnvContractError,
     EnvError,

@@ -9,8 +9,8 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.envs.arrays import ArraySpace, array_space
-from targetnet.envs.checks import ArraySpaces
 from targetnet.envs.observations import Write, Writer, contract_error, what_came
+from targetnet.envs.outcomes import ArraySpaces
 from targetnet.rl_core.errors import EnvError, EnvFault, did_you_mean, quoted
 from targetnet.rl_core.observation_parts import Part, placed
 

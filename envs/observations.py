@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.rl_core.errors import EnvContractError, EnvNotFinite, in_one_line
-from targetnet.rl_core.memory import check_memory
+from targetnet.rl_core.machine import check_memory
 
 Write = Callable[[Any], None]  # writes one observation into a row, or N observations into N rows
 Writer = Callable[[np.ndarray], Write]  # row or rows -> function that writes into them

@@ -85,7 +85,7 @@ def _assembled(
 
 
 def _array(env_id: str, space: gym.Space[Any], stored: np.ndarray) -> np.ndarray:
-    """[T, ...] as `targetnet.envs.arrays.array_space` says -> [T, ...] of an array's space."""
+    """[T, ...] as `targetnet.envs.spaces.array_space` says -> [T, ...] of an array's space."""
     if isinstance(space, gym.spaces.Discrete):
         return np.argmax(stored, axis=-1) + space.start
     if isinstance(space, gym.spaces.MultiDiscrete):

@@ -38,11 +38,10 @@ if TYPE_CHECKING:
     from targetnet.rl_core.exploration import boltzmann, branching_epsilon_greedy, epsilon_greedy
     from targetnet.rl_core.graph.engine import Engine
     from targetnet.rl_core.graph.layers import conv2d, dense, dropout, layer_norm, noisy_dense
-    from targetnet.rl_core.graph.past import PastStates
-    from targetnet.rl_core.graph.saver import Saver
     from targetnet.rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
     from targetnet.rl_core.graph.snapshots import Snapshots
     from targetnet.rl_core.graph.sync import copy_vars, paired_variables
+    from targetnet.rl_core.graph.tf1 import PastStates, Saver
     from targetnet.rl_core.graph.weights import ScopeWeights, VariableValues, variables_to_restore
     from targetnet.rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
     from targetnet.rl_core.losses.branching import branching_target
@@ -82,18 +81,15 @@ if TYPE_CHECKING:
         mlp_torso,
         nature_torso,
     )
-    from targetnet.rl_core.optimizers.freeze import AllExempt, ApplyOps
-    from targetnet.rl_core.optimizers.freeze_schedule import Arm, FreezeSchedule
-    from targetnet.rl_core.optimizers.fused import fused_updates
-    from targetnet.rl_core.optimizers.phase import PhaseCalls
+    from targetnet.rl_core.optimizers.calls import PhaseCalls, fused_updates
+    from targetnet.rl_core.optimizers.freeze import AllExempt, ApplyOps, Arm, FreezeSchedule
     from targetnet.rl_core.random import Draws, Stream
     from targetnet.rl_core.replay.contents import ReplayContents
-    from targetnet.rl_core.replay.epochs import EpochSampler
     from targetnet.rl_core.replay.items import NStepTransitions, Transitions
     from targetnet.rl_core.replay.memory import ReplayMemory
     from targetnet.rl_core.replay.prioritized import PrioritizedSampler
     from targetnet.rl_core.replay.rows import Column, Rows, transition_columns
-    from targetnet.rl_core.replay.samplers import UniformSampler
+    from targetnet.rl_core.replay.samplers import EpochSampler, UniformSampler
     from targetnet.rl_core.replay.valid_rows import ValidRows
     from targetnet.rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
 
@@ -120,8 +116,7 @@ _NAMES_OF = {
     "exploration": "boltzmann branching_epsilon_greedy epsilon_greedy",
     "graph.engine": "Engine",
     "graph.layers": "conv2d dense dropout layer_norm noisy_dense",
-    "graph.past": "PastStates",
-    "graph.saver": "Saver",
+    "graph.tf1": "PastStates Saver",
     "graph.scopes": "blocks_of stop_gradient_getter variables_in",
     "graph.snapshots": "Snapshots",
     "graph.sync": "copy_vars paired_variables",
@@ -141,18 +136,15 @@ _NAMES_OF = {
     "networks.heads": "Streams categorical_head implicit_head q_head quantile_head",
     "networks.network": "Conditions Values q_network",
     "networks.torsos": "impala_torso minatar_torso mlp_torso nature_torso",
-    "optimizers.freeze": "AllExempt ApplyOps",
-    "optimizers.freeze_schedule": "Arm FreezeSchedule",
-    "optimizers.fused": "fused_updates",
-    "optimizers.phase": "PhaseCalls",
+    "optimizers.calls": "PhaseCalls fused_updates",
+    "optimizers.freeze": "AllExempt ApplyOps Arm FreezeSchedule",
     "random": "Draws Stream",
     "replay.contents": "ReplayContents",
-    "replay.epochs": "EpochSampler",
     "replay.items": "NStepTransitions Transitions",
     "replay.memory": "ReplayMemory",
     "replay.prioritized": "PrioritizedSampler",
     "replay.rows": "Column Rows transition_columns",
-    "replay.samplers": "UniformSampler",
+    "replay.samplers": "EpochSampler UniformSampler",
     "replay.valid_rows": "ValidRows",
     "schedules": "Constant Geometric Linear Piecewise Schedule",
 }

@@ -85,14 +85,14 @@ if TYPE_CHECKING:
     from targetnet.rl_core.graph.layers import dropout as dropout
     from targetnet.rl_core.graph.layers import layer_norm as layer_norm
     from targetnet.rl_core.graph.layers import noisy_dense as noisy_dense
-    from targetnet.rl_core.graph.past import PastStates as PastStates
-    from targetnet.rl_core.graph.saver import Saver as Saver
     from targetnet.rl_core.graph.scopes import blocks_of as blocks_of
     from targetnet.rl_core.graph.scopes import stop_gradient_getter as stop_gradient_getter
     from targetnet.rl_core.graph.scopes import variables_in as variables_in
     from targetnet.rl_core.graph.snapshots import Snapshots as Snapshots
     from targetnet.rl_core.graph.sync import copy_vars as copy_vars
     from targetnet.rl_core.graph.sync import paired_variables as paired_variables
+    from targetnet.rl_core.graph.tf1 import PastStates as PastStates
+    from targetnet.rl_core.graph.tf1 import Saver as Saver
     from targetnet.rl_core.graph.weights import ScopeWeights as ScopeWeights
     from targetnet.rl_core.graph.weights import VariableValues as VariableValues
     from targetnet.rl_core.graph.weights import variables_to_restore as variables_to_restore
@@ -140,16 +140,15 @@ if TYPE_CHECKING:
     from targetnet.rl_core.networks.torsos import minatar_torso as minatar_torso
     from targetnet.rl_core.networks.torsos import mlp_torso as mlp_torso
     from targetnet.rl_core.networks.torsos import nature_torso as nature_torso
+    from targetnet.rl_core.optimizers.calls import PhaseCalls as PhaseCalls
+    from targetnet.rl_core.optimizers.calls import fused_updates as fused_updates
     from targetnet.rl_core.optimizers.freeze import AllExempt as AllExempt
     from targetnet.rl_core.optimizers.freeze import ApplyOps as ApplyOps
-    from targetnet.rl_core.optimizers.freeze_schedule import Arm as Arm
-    from targetnet.rl_core.optimizers.freeze_schedule import FreezeSchedule as FreezeSchedule
-    from targetnet.rl_core.optimizers.fused import fused_updates as fused_updates
-    from targetnet.rl_core.optimizers.phase import PhaseCalls as PhaseCalls
+    from targetnet.rl_core.optimizers.freeze import Arm as Arm
+    from targetnet.rl_core.optimizers.freeze import FreezeSchedule as FreezeSchedule
     from targetnet.rl_core.random import Draws as Draws
     from targetnet.rl_core.random import Stream as Stream
     from targetnet.rl_core.replay.contents import ReplayContents as ReplayContents
-    from targetnet.rl_core.replay.epochs import EpochSampler as EpochSampler
     from targetnet.rl_core.replay.items import NStepTransitions as NStepTransitions
     from targetnet.rl_core.replay.items import Transitions as Transitions
     from targetnet.rl_core.replay.memory import ReplayMemory as ReplayMemory
@@ -157,6 +156,7 @@ if TYPE_CHECKING:
     from targetnet.rl_core.replay.rows import Column as Column
     from targetnet.rl_core.replay.rows import Rows as Rows
     from targetnet.rl_core.replay.rows import transition_columns as transition_columns
+    from targetnet.rl_core.replay.samplers import EpochSampler as EpochSampler
     from targetnet.rl_core.replay.samplers import UniformSampler as UniformSampler
     from targetnet.rl_core.replay.valid_rows import ValidRows as ValidRows
     from targetnet.rl_core.schedules import Constant as Constant

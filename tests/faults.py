@@ -180,7 +180,7 @@ FAULTS = (
           "tests/rl_core/replay/test_masks.py::"
           "test_a_transition_has_the_masks_of_both_its_observations"),
     Fault("an arm of a freeze schedule is one update longer",
-          "rl_core/optimizers/freeze_schedule.py",
+          "rl_core/optimizers/freeze.py",
           "min(updates, arm.updates - self._done)", "min(updates, arm.updates - self._done + 1)",
           "tests/rl_core/optimizers/test_freeze_schedule.py::test_a_phase_is_cut_where_an_arm_ends"),
     Fault("a rewind goes back one snapshot too few", "agents/dqn/state.py",

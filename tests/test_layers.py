@@ -297,6 +297,7 @@ OF_PLAIN_VALUES = {
         "package == f'{_API}.compat'", "signal.getsignal(signal.SIGHUP) != signal.SIG_IGN",
         "signum != signal.SIGHUP",
     },
+    "rl_core/optimizers/freeze.py": {"self._next_arm() != self._arm"},
     "agents/population/truncation.py": {"near == value", "wanted != value"},
     "rl_core/graph/xla_cache.py": {
         "hashlib.sha256(content[_DIGEST:]).digest() != content[:_DIGEST]",
@@ -309,7 +310,7 @@ OF_PLAIN_VALUES = {
     "rl_core/networks/hidden.py": {
         "int(last) % units == 0", "last == tensor.shape[-1]", "last == units",
     },
-    "rl_core/optimizers/phase.py": {"i == updates - 1", "updates == 1"},
+    "rl_core/optimizers/calls.py": {"i == updates - 1", "updates == 1"},
     "rl_core/graph/members.py": {"member != self.current"},
     "rl_core/graph/weights.py": {"wanted.get(name) != given.get(name)"},
     "rl_core/replay/contents.py": {"end == written"},

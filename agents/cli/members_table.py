@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from targetnet.agents.population.directory import PopulationDir
-from targetnet.rl_core.control.exchanges import ExchangeRecord
+from targetnet.rl_core.control.population import ExchangeRecord
 from targetnet.rl_core.errors import in_one_line
 from targetnet.rl_core.hyperparameters import as_text
 

@@ -17,8 +17,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from targetnet.rl_core.control.client import ago
-from targetnet.rl_core.control.exchanges import ExchangeRecord
 from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.population import ExchangeRecord
 from targetnet.rl_core.control.state import LIVE, RunState, read_state
 from targetnet.rl_core.errors import RunDirError, in_one_line
 from targetnet.rl_core.hyperparameters import as_text

@@ -16,11 +16,10 @@ from tyro.conf import Positional, arg
 
 from targetnet.agents.cli import INTERRUPTED
 from targetnet.rl_core.console import say
-from targetnet.rl_core.control.client import NotRunning, RunClient
+from targetnet.rl_core.control.client import NotRunning, RunClient, begin_all
 from targetnet.rl_core.control.commands import ACTIONS, Command, do_command, set_command
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.log import Entry, LogTail
-from targetnet.rl_core.control.many import begin_all
 from targetnet.rl_core.control.population import is_population, member_dirs, name_a_member
 from targetnet.rl_core.control.state import read_state, require_answers
 from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line, quoted

@@ -175,7 +175,7 @@ class Train:
         """Returns the weights of --init-from; call it once TensorFlow is imported."""
         if self.init_from is None:
             return None
-        from targetnet.agents.policy.warm_start import fitted, weights_from
+        from targetnet.agents.policy.trained_policy import fitted, weights_from
 
         given = weights_from(self.init_from)
         return partial(fitted, given, rename=[*chain(*self.rename)], blocks=[*chain(*self.blocks)])

@@ -1,23 +1,20 @@
 """Other machines: a Ray cluster that this process joins, and jobs that run on its nodes.
 
 connect.py             joins a cluster in bounded time, without Ray's output; probe.py tries it
-nodes.py               the nodes, and whether they have the versions of this machine
-actor_nodes.py         the nodes with these versions, also of those that join later
-healthy_nodes.py       the nodes in which no job has found a fault
+nodes.py               the nodes: their versions, those that join later, those without a fault
 cluster.py             the cluster as a place for jobs
-remote_job.py          one job, on one node after the other if nodes die or have faults
+remote_job.py          one job and what it needs, on one node after the other
 remote_job_session.py  that job on one node: brought there, followed, its files brought home
 actor.py               the job's actor, asked from home
-worker.py              the job on the node; scratch.py, its place; node_files.py, its files
-local_mirror.py        the job's directory at home, which can always go on; local_runs.py, its runs
+worker.py              the job on the node, its scratch directory; node_files.py, its files
+local_mirror.py        the job's directory at home, which can always go on; its runs
 messages.py            what home and a node say to each other
 tree.py                the files that travel, by their names
-job_inputs.py          what a command needs to run elsewhere
 process.py             child processes that end with their parent
 
 Ray is imported on first use only: it is an extra. Ray's own transport pickles what home and a node
 say to each other; no file is made of that but of bytes, and nothing pickled is kept.
 
 Imports: agents.saved, rl_core.checkpoint, rl_core.control, rl_core.errors, rl_core.extras,
-rl_core.machine, rl_core.own_function, rl_core.regular_file.
+rl_core.machine, rl_core.own_function, rl_core.files.
 """

@@ -7,10 +7,9 @@ from threading import Event
 from typing import Any
 
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.healthy_nodes import HealthyNodes, NoNodeLeft
-from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.messages import NodeFacts
-from targetnet.agents.cluster.nodes import PACKAGES, looker
+from targetnet.agents.cluster.nodes import PACKAGES, HealthyNodes, NoNodeLeft, looker
+from targetnet.agents.cluster.remote_job import JobInputs
 from targetnet.rl_core.errors import in_one_line
 
 _WAIT_SECONDS = 0.2  # between two looks whether home still wants an answer

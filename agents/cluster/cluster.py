@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from targetnet.agents.cluster.connect import ClusterError, connected
-from targetnet.agents.cluster.healthy_nodes import HealthyNodes
-from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.nodes import (
+    HealthyNodes,
     Node,
     alive,
     all_nodes,
     differing_processors,
     require_same_versions,
 )
-from targetnet.agents.cluster.remote_job import RemoteJob
+from targetnet.agents.cluster.remote_job import JobInputs, RemoteJob
 
 
 class Cluster:

@@ -15,7 +15,7 @@ from targetnet.agents.cluster.messages import PIECE, FilePiece, LocalOffset
 from targetnet.agents.saved.directory import RESULT
 from targetnet.rl_core.checkpoint.store import CheckpointError, read_manifest
 from targetnet.rl_core.control.files import ControlFiles
-from targetnet.rl_core.regular_file import open_regular
+from targetnet.rl_core.files import open_regular
 
 
 class NodeFiles:

@@ -1,12 +1,14 @@
 """The nodes of the cluster: what each has, and whether runs may go there.
 
-Runs have the same bits only with the same versions, so a node with others is refused.
+Runs have the same bits only with the same versions, so a node with others is refused, also one that
+joins later. Jobs go to those in which no job of the command has found a fault.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -180,3 +182,100 @@ def looker() -> Callable[[Sequence[str]], dict[str, Any]]:
         return {"versions": found, "processor": processor()}
 
     return look
+
+
+class ActorNodes:
+    """The nodes that a run may use, as they come and go.
+
+    Args:
+      nodes: those that were checked before.
+      say: shows one line about a node that joins later and is not used, or has another processor.
+    """
+
+    def __init__(self, nodes: Sequence[Node], say: Callable[[str], None]) -> None:
+        self._may_be_used = {node.id: True for node in nodes}
+        self._processors = {processor(), *(node.processor for node in nodes)}
+        self._say = say
+
+    def options(self) -> dict[str, Any]:
+        """Returns Ray's options by which an actor comes only to a node that may be used."""
+        return {"label_selector": {"ray.io/node-id": f"in({','.join(self.usable())})"}}
+
+    def usable(self) -> list[str]:
+        """Returns the ids of those that may be used and are alive; if none is, of the dead ones.
+
+        What is sent to dead nodes waits in Ray; whoever sent it sends it anew after a time.
+        """
+        there = sorted(alive(1))
+        for node_id in there:
+            if node_id not in self._may_be_used:
+                self._look_at(node_id)
+        known = [node_id for node_id, may in self._may_be_used.items() if may]
+        return [node_id for node_id in known if node_id in there] or known
+
+    def _look_at(self, node_id: str) -> None:
+        try:
+            found = nodes_of([node_id])
+        except ClusterError as error:
+            self._refuse(node_id, f"{error}")
+            return
+        for node in found:  # none, if it has died meanwhile
+            if differing := differing_versions(node.versions):
+                self._refuse(node_id, f"node {node.name} has {differing}")
+                return
+            self._may_be_used[node_id] = True
+            if node.processor not in self._processors and (line := differing_processors([node])):
+                self._processors.add(node.processor)
+                self._say(line)
+
+    def _refuse(self, node_id: str, why: str) -> None:
+        self._may_be_used[node_id] = False
+        self._say(f"{why}: it is not used")
+
+
+_MOST_SHOWN = 600  # characters of all faults together
+
+
+class NoNodeLeft(ClusterError):
+    """Every node with room for a job has a fault. This ends the command, not the job alone."""
+
+
+class HealthyNodes:
+    """The nodes without a known fault, for all jobs of one command.
+
+    A fault of a node, such as a full disk, says nothing about the job that met it. So the job goes
+    to another node, and no job of the command goes to this one again.
+
+    Args:
+      alive: returns the ids of the nodes that are alive and have so many CPUs.
+    """
+
+    def __init__(self, alive: Callable[[int], Collection[str]]) -> None:
+        self._alive = alive
+        self._faults: dict[str, str] = {}  # by id: the node's name and its fault
+        self._lock = threading.Lock()  # each job has a thread
+
+    @property
+    def faulty(self) -> list[str]:
+        """The ids of the nodes with a fault."""
+        with self._lock:
+            return [*self._faults]
+
+    def note(self, node_id: str, name: str, fault: str) -> None:
+        """Notes the fault of a node."""
+        with self._lock:
+            self._faults.setdefault(node_id, f"{name}: {fault}")
+
+    def require_one(self, cpus: int) -> None:
+        """Checks that a node is left for a job of so many CPUs.
+
+        Where no node has a fault there may be none for a while: others may join.
+
+        Raises:
+          NoNodeLeft: all that are alive have a fault, which the message names.
+        """
+        with self._lock:
+            faults = dict(self._faults)
+        if faults and faults.keys() >= set(self._alive(cpus)):
+            found = in_one_line("; ".join(faults.values()), _MOST_SHOWN)
+            raise NoNodeLeft(f"no node of the Ray cluster can be used any more: {found}")

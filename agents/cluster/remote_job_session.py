@@ -8,11 +8,10 @@ from pathlib import Path
 
 from targetnet.agents.cluster.actor import JobActor
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.job_inputs import JobInputs, file_name
-from targetnet.agents.cluster.local_mirror import LocalMirror
-from targetnet.agents.cluster.local_runs import LocalRuns
+from targetnet.agents.cluster.local_mirror import LocalMirror, LocalRuns
 from targetnet.agents.cluster.messages import PIECE, NodeFacts, NodeReport
 from targetnet.agents.cluster.nodes import differing_versions
+from targetnet.agents.cluster.remote_job import JobInputs, file_name
 from targetnet.agents.cluster.tree import is_number
 from targetnet.agents.saved.machines import add_machine
 from targetnet.rl_core.checkpoint.store import CheckpointError

@@ -11,5 +11,5 @@ verify.py       one seed trained again, alone, and its digest compared
 command.py      `targetnet compare`
 
 Imports: agents.config, agents.results, agents.saved, rl_core.console, rl_core.control,
-rl_core.errors, rl_core.regular_file, rl_core.seal.
+rl_core.errors, rl_core.files, rl_core.seal.
 """

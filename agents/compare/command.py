@@ -20,7 +20,7 @@ from targetnet.agents.results.command_parts import (
 )
 from targetnet.agents.results.jobs import JobOutcome, run_jobs
 from targetnet.rl_core.console import say
-from targetnet.rl_core.regular_file import writing
+from targetnet.rl_core.files import writing
 
 if TYPE_CHECKING:
     from rich.console import Console

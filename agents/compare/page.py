@@ -15,7 +15,7 @@ from targetnet.agents.compare.plan import LoadedPlan, Section
 from targetnet.agents.compare.scores import Scores
 from targetnet.agents.compare.tables import SCORES, Tables
 from targetnet.agents.results.markdown import folded
-from targetnet.rl_core.control.files import write_whole
+from targetnet.rl_core.files import write_whole
 
 _LONGEST = 200  # bytes of a picture's name
 

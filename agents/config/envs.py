@@ -9,7 +9,7 @@ import numpy as np
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.envs import Envs, Vectorization, make_envs
-from targetnet.envs.unstepped_envs import UnsteppedEnvs
+from targetnet.envs.drivers import UnsteppedEnvs
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.observation_parts import Part
 

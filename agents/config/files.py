@@ -20,7 +20,7 @@ from targetnet.agents.config.settings import parse
 from targetnet.envs.old_gym import old_atari
 from targetnet.rl_core.arguments import require_a
 from targetnet.rl_core.errors import ArgumentError, ConfigError, did_you_mean, in_one_line, quoted
-from targetnet.rl_core.regular_file import read_regular
+from targetnet.rl_core.files import read_regular
 from targetnet.rl_core.seal import (
     SEAL_LINE,
     WRITTEN_BY,

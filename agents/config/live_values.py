@@ -16,8 +16,7 @@ from targetnet.rl_core.control.commands import ACTIONS
 from targetnet.rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
 
 if TYPE_CHECKING:
-    from targetnet.rl_core.optimizers.freeze import ApplyOps
-    from targetnet.rl_core.optimizers.freeze_schedule import FreezeSchedule
+    from targetnet.rl_core.optimizers.freeze import ApplyOps, FreezeSchedule
 
 
 # What people change most stands first, wherever live values are listed.

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field, FiniteFloat, model_validator
 
 from targetnet.agents.config.settings import Settings
+from targetnet.rl_core.control.commands import ActionArguments, as_value, words_of
 from targetnet.rl_core.control.timetable import PlannedAction
-from targetnet.rl_core.control.weight_actions import ActionArguments, as_value, words_of
 from targetnet.rl_core.errors import did_you_mean, quoted
 
 _NUMBERS = {"factor": "perturb", "threshold": "recycle"}

@@ -12,7 +12,7 @@ import numpy as np
 
 from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.data.errors import DataError
+from targetnet.agents.data.metadata import DataError
 from targetnet.agents.loops.evaluation import Greedy, TooLong, Watch, exploring, playing
 from targetnet.agents.saved.host import read_host, split_newest
 from targetnet.envs.recorder import RecordedSteps, Recorder

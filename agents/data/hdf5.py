@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from targetnet.agents.data.errors import UnsafeData
-from targetnet.agents.data.metadata import METADATA, Metadata
+from targetnet.agents.data.metadata import METADATA, Metadata, UnsafeData
 from targetnet.rl_core.errors import quoted, reason_of
-from targetnet.rl_core.memory import format_bytes, memory_limit
-from targetnet.rl_core.regular_file import open_regular
+from targetnet.rl_core.files import open_regular
+from targetnet.rl_core.machine import format_bytes, memory_limit
 
 NAME = "main_data.hdf5"
 # zlib packs at most 1,032 bytes into one; a small file may have some more that are never written.

@@ -16,9 +16,17 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
-from targetnet.agents.data.errors import UnsafeData
-from targetnet.rl_core.errors import quoted, reason_of
-from targetnet.rl_core.regular_file import read_regular
+from targetnet.rl_core.errors import RlCoreError, quoted, reason_of
+from targetnet.rl_core.files import read_regular
+
+
+class DataError(RlCoreError, OSError):
+    """A dataset that cannot be written or read."""
+
+
+class UnsafeData(Exception):
+    """Something in a dataset's files that is not read; `Dataset` adds which dataset it is."""
+
 
 METADATA = "metadata.json"
 HDF5 = "hdf5"  # Minari's only format that its extra `hdf5` can read

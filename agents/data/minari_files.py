@@ -15,9 +15,14 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from targetnet.agents.data.errors import DataError, UnsafeData
 from targetnet.agents.data.hdf5 import NAME, EpisodeColumns, EpisodeFile
-from targetnet.agents.data.metadata import METADATA, file_within, read_metadata
+from targetnet.agents.data.metadata import (
+    METADATA,
+    DataError,
+    UnsafeData,
+    file_within,
+    read_metadata,
+)
 from targetnet.envs.recorder import RecordedSteps
 from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line, quoted
 

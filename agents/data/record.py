@@ -15,7 +15,7 @@ from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.episodes import EpisodeRequest, of_replay, played
-from targetnet.agents.data.errors import DataError
+from targetnet.agents.data.metadata import DataError
 from targetnet.agents.data.minari_files import (
     DatasetSize,
     Form,
@@ -26,8 +26,7 @@ from targetnet.agents.data.minari_files import (
 from targetnet.agents.loops.evaluation import Watch
 from targetnet.agents.policy.load import LoadedPolicy
 from targetnet.agents.policy.trained_policy import TrainedPolicy, trained
-from targetnet.agents.saved.directory import RunDir
-from targetnet.agents.saved.new_directory import new_directory, require_new
+from targetnet.agents.saved.directory import RunDir, new_directory, require_new
 from targetnet.envs.recorder import RecordedSteps
 from targetnet.envs.stored_observations import wanted_space
 from targetnet.rl_core.arguments import path_of, require_whole

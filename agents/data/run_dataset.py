@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from targetnet.agents.config.envs import unstepped_envs
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.data.errors import DataError
+from targetnet.agents.data.metadata import DataError
 from targetnet.agents.data.minari_files import Dataset, directory_of
 from targetnet.agents.data.rows import DatasetContent, DatasetRows
 from targetnet.envs.registry import find_spec

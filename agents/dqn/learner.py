@@ -23,11 +23,9 @@ from targetnet.rl_core.graph.scopes import MemberPart, blocks_of
 from targetnet.rl_core.graph.xla import when
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.optimizers.adam import Adam
-from targetnet.rl_core.optimizers.freeze import ApplyOps
-from targetnet.rl_core.optimizers.freeze_schedule import Arm, Exempt, FreezeSchedule
-from targetnet.rl_core.optimizers.fused import fused_updates
+from targetnet.rl_core.optimizers.calls import FusedCalls, PhaseCalls, UpdateBatcher, fused_updates
+from targetnet.rl_core.optimizers.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from targetnet.rl_core.optimizers.packed_adam import AdamResult, LoopAdam, LoopMoments
-from targetnet.rl_core.optimizers.phase import FusedCalls, PhaseCalls, UpdateBatcher
 from targetnet.rl_core.random import Keys
 from targetnet.rl_core.replay import ReplayMemory
 

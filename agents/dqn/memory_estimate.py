@@ -18,7 +18,7 @@ from targetnet.agents.dqn.heads import head_of
 from targetnet.agents.dqn.network import recurrent_of
 from targetnet.rl_core.arguments import require_a, require_whole
 from targetnet.rl_core.errors import ArgumentError, quoted
-from targetnet.rl_core.memory import Need, check_needs
+from targetnet.rl_core.machine import Need, check_needs
 from targetnet.rl_core.networks import COSINES, IMPALA, MINATAR, NATURE, RECURRENT
 
 _FLOAT = 4  # bytes

@@ -23,7 +23,7 @@ from targetnet.rl_core.graph.members import ActiveMember
 from targetnet.rl_core.graph.scopes import Root
 from targetnet.rl_core.graph.variable_overrides import used_by
 from targetnet.rl_core.graph.xla import built_for_xla
-from targetnet.rl_core.optimizers.joint import joint_updates
+from targetnet.rl_core.optimizers.calls import joint_updates
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam
 from targetnet.rl_core.replay import ReplayMemory
 

@@ -21,7 +21,7 @@ from targetnet.agents.dqn.network import is_learned
 from targetnet.agents.dqn.networks import Networks
 from targetnet.agents.dqn.own_network import ancestors
 from targetnet.agents.dqn.state import AgentState
-from targetnet.rl_core.control.weight_actions import ALL_BLOCKS, THRESHOLD
+from targetnet.rl_core.control.commands import ALL_BLOCKS, THRESHOLD
 from targetnet.rl_core.errors import (
     BoundsError,
     ConfigError,

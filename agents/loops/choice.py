@@ -5,7 +5,7 @@ concurrent  one thread steps the envs, another makes the updates   targetnet.age
 compiled    envs in the graph, many time steps in one call         targetnet.agents.loops.compiled
 remote      actors step the envs, perhaps on other machines        targetnet.agents.remote.loop
             (run_actors.py beside it registers it here)
-offline     updates from a dataset, without envs                   targetnet.agents.loops.offline
+offline     updates from a dataset, without envs                   targetnet.agents.loops.plain
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.loops.compiled import compiled_loop, longest_chunk
 from targetnet.agents.loops.concurrent import concurrent_loop, longest_phase
-from targetnet.agents.loops.offline import offline_loop
-from targetnet.agents.loops.plain import LoopState, Tick, training_loop
+from targetnet.agents.loops.plain import LoopState, Tick, offline_loop, training_loop
 from targetnet.envs import Envs
 
 Loop = Callable[[DqnAgent, Envs, LoopState | None], Iterator[Tick]]

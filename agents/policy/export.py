@@ -23,10 +23,9 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.network import of_first
-from targetnet.agents.policy.graph import NEXT_STATE, SCOPE, STATE, PolicyTensors, build_policy
+from targetnet.agents.policy.load import NEXT_STATE, SCOPE, STATE, PolicyTensors, build_policy
 from targetnet.agents.policy.trained_policy import TrainedPolicy, trained
-from targetnet.agents.saved.directory import RunDir
-from targetnet.agents.saved.new_directory import new_directory
+from targetnet.agents.saved.directory import RunDir, new_directory
 from targetnet.agents.saved.spaces import envs_of_policy
 from targetnet.rl_core.arguments import path_of
 from targetnet.rl_core.checkpoint.weights_file import weights_bytes

@@ -1,19 +1,28 @@
-"""A population's directory: what its members are, and a run directory for each of them."""
+"""A population's directory: what its members are, and a run directory for each of them.
+
+The change that a resume makes in all members is kept in `change.json` until each of them has it.
+The file is written before anything else changes. It is removed once every member has its config
+and its commands. If a kill comes in between, the next resume makes this change first, so either all
+members have it or none.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from targetnet.agents.config.files import require_can_go_on
+from targetnet.agents.config.files import MAY_CHANGE, changed_config, require_can_go_on
 from targetnet.agents.config.members import Members, members_text, read_members
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.pbt import PbtKeys
 from targetnet.agents.run.agent_factory import INITIAL, load_initial, save_initial
+from targetnet.agents.run.resume import ResumePlan
 from targetnet.agents.saved.directory import (
     CONFIG,
     RUNS,
@@ -25,11 +34,24 @@ from targetnet.agents.saved.directory import (
     require_free,
     write_file,
 )
-from targetnet.rl_core.control.exchanges import ExchangeRecord
-from targetnet.rl_core.control.files import clear_unfinished, is_unfinished
-from targetnet.rl_core.control.population import POPULATION, is_population
-from targetnet.rl_core.errors import ConfigError, RunDirError
-from targetnet.rl_core.regular_file import writing
+from targetnet.rl_core.control.commands import SetCommand
+from targetnet.rl_core.control.population import (
+    CHANGE,
+    POPULATION,
+    ExchangeRecord,
+    Member,
+    is_population,
+)
+from targetnet.rl_core.errors import ConfigError, RunDirError, in_one_line, reason_of
+from targetnet.rl_core.files import (
+    clear_unfinished,
+    is_unfinished,
+    read_regular,
+    sync_directory,
+    writing,
+)
+from targetnet.rl_core.seal import sealed_json, unsealed_json
+from targetnet.rl_core.validation import first_error
 
 # Member -> weights that it begins with.
 Weights = Mapping[str, Mapping[str, np.ndarray]]
@@ -216,3 +238,126 @@ def _remove_new(path: Path, is_new: bool) -> None:
 def _described(pbt: PbtKeys | None) -> str:
     """Returns settings of population-based training in a few words."""
     return "no [pbt]" if pbt is None else f"[pbt] {pbt}"
+
+
+_MOST_BYTES = 1 << 24  # a member takes about 600, and 200 for each live value
+
+
+def _that_may_change(keys: dict[str, Any]) -> dict[str, Any]:
+    for name in keys:
+        if name not in MAY_CHANGE:
+            raise ValueError(f"{in_one_line(name, 100)} cannot change on resume")
+    return keys
+
+
+Keys = Annotated[dict[str, Any], AfterValidator(_that_may_change)]
+
+
+class _MemberPart(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+class MemberChange(_MemberPart):
+    """The change of one member.
+
+    Attributes:
+      before, after: the keys of its config that a resume may change.
+      commands: that set live values.
+    """
+
+    before: Keys
+    after: Keys
+    commands: list[SetCommand]
+
+
+class PopulationChange(_MemberPart):
+    """The change of a population.
+
+    Attributes:
+      keys: those of all members' config, afterwards.
+      members: name -> change, of the members that go on.
+    """
+
+    keys: Keys = {}
+    members: dict[Member, MemberChange] = {}
+
+    @classmethod
+    def to(cls, members: Members, found: Mapping[str, ResumePlan]) -> PopulationChange:
+        """Returns the change after which the population has `members`, and these go on."""
+        return cls(
+            keys=_keys(members.base),
+            members={
+                name: MemberChange(
+                    before=_keys(going.before), after=_keys(going.config), commands=going.commands
+                )
+                for name, going in found.items()
+            },
+        )
+
+    @classmethod
+    def left_in(cls, directory: PopulationDir) -> PopulationChange:
+        """Reads the change that a killed process has begun; an empty one if there is none.
+
+        Raises:
+          RunDirError: the file is damaged.
+        """
+        path = directory.path / CHANGE
+        try:
+            return cls.model_validate(unsealed_json(read_regular(path, most=_MOST_BYTES)))
+        except FileNotFoundError:
+            return cls()
+        except ValidationError as error:
+            raise RunDirError(f"{path} is damaged: {first_error(error)}") from None
+        except (OSError, ValueError) as error:
+            raise RunDirError(f"cannot use {path}: {reason_of(error)}") from None
+
+    def config_of(self, name: str, now: DqnConfig) -> DqnConfig:
+        """Returns a member's config with its change.
+
+        A member that has gone on alone since, with another change, keeps what it has.
+        """
+        of = self.members.get(name)
+        if of is None or _keys(now) != of.before:
+            return now
+        return changed_config(now, of.after)[0]
+
+    def commands_of(self, name: str) -> Sequence[SetCommand]:
+        """Returns a member's commands. It takes each of them once, however often it is sent."""
+        return self.members[name].commands if name in self.members else ()
+
+    def make(
+        self, directory: PopulationDir, members: Members, found: Mapping[str, ResumePlan]
+    ) -> None:
+        """Brings the members' files to where they go on, with this change.
+
+        Raises:
+          RunDirError: a file cannot be written.
+        """
+        directory.clear_leftovers()
+        path = directory.path / CHANGE
+        write_file(path, sealed_json(self.model_dump()))
+        _sync(directory.path)
+        directory.change_members(members)
+        for going in found.values():
+            going.cut_files()
+            going.submit()
+            _sync(going.directory.path)
+            _sync(going.directory.control.inbox)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise RunDirError(f"cannot remove {path}: {error.strerror}") from None
+
+
+def _keys(config: DqnConfig) -> dict[str, Any]:
+    return config.model_dump(mode="json", include={*MAY_CHANGE})
+
+
+def _sync(path: Path) -> None:
+    """Has a power cut not lose the names in a directory.
+
+    Raises:
+      RunDirError: it cannot be done.
+    """
+    with writing(path):
+        sync_directory(path)

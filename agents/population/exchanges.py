@@ -16,14 +16,16 @@ from targetnet.agents.config.members import Members
 from targetnet.agents.config.pbt import PbtKeys, knobs_of
 from targetnet.agents.dqn.population import Population
 from targetnet.agents.population.directory import PopulationDir
-from targetnet.agents.population.exchange_barrier import ExchangeBarrier
+from targetnet.agents.population.scheduler import ExchangeBarrier
 from targetnet.agents.population.truncation import MemberCopy, MemberScore, decided
 from targetnet.agents.run.display import Screen
-from targetnet.agents.run.exchanges import ExchangeContext
+from targetnet.agents.run.exchanges import score_of
 from targetnet.agents.run.process import StopRequest
+from targetnet.agents.run.run import RunParts
 from targetnet.agents.saved.copies import clear_copies, require_copies, save_copy
 from targetnet.agents.saved.directory import RunDir
-from targetnet.rl_core.control.exchanges import (
+from targetnet.rl_core.control.log import Entry, read_log
+from targetnet.rl_core.control.population import (
     CopyOf,
     Exchange,
     ExchangeRecord,
@@ -31,7 +33,6 @@ from targetnet.rl_core.control.exchanges import (
     MemberRecord,
     number_in,
 )
-from targetnet.rl_core.control.log import Entry, read_log
 from targetnet.rl_core.control.retry import RetryLater
 from targetnet.rl_core.control.steering import Due
 from targetnet.rl_core.errors import RunDirError
@@ -143,7 +144,7 @@ class PopulationExchanges:
             if made is not None:
                 self._carry_out(made, runs)
 
-    def _decide(self, runs: Mapping[str, ExchangeContext]) -> Exchange:
+    def _decide(self, runs: Mapping[str, RunParts]) -> Exchange:
         """Decides the exchange of these members; nothing of it can be lost after that.
 
         Raises:
@@ -153,7 +154,8 @@ class PopulationExchanges:
         knobs = knobs_of(first.agent.config, self.pbt.perturb or ())
         standings = {
             name: MemberScore(
-                run.score(self.pbt.score), {knob: run.agent.hyperparameters[knob] for knob in knobs}
+                score_of(run, self.pbt.score),
+                {knob: run.agent.hyperparameters[knob] for knob in knobs},
             )
             for name, run in runs.items()
         }
@@ -163,14 +165,14 @@ class PopulationExchanges:
         self._screen.line(_described(exchange, standings))
         return exchange
 
-    def _carry_out(self, exchange: Exchange, runs: Mapping[str, ExchangeContext]) -> None:
+    def _carry_out(self, exchange: Exchange, runs: Mapping[str, RunParts]) -> None:
         with self.meeting.together(runs):
             for name, run in runs.items():
                 run.steering.exchange(exchange.entries(name))
 
     def _as_exchange(
         self,
-        runs: Mapping[str, ExchangeContext],
+        runs: Mapping[str, RunParts],
         standings: Mapping[str, MemberScore],
         chosen: Mapping[str, MemberCopy],
         files: Mapping[str, str],
@@ -217,9 +219,9 @@ class MemberExchanges:
         self._of_all, self._name, self._stop, self.missing = of_all, name, stop, missing
         taken = of_all.record.of(name)
         self._last_tick = taken[-1].members[name].tick if taken else -1
-        self._run: ExchangeContext | None = None
+        self._run: RunParts | None = None
 
-    def begin(self, run: ExchangeContext) -> None:
+    def begin(self, run: RunParts) -> None:
         self._run = self._of_all.meeting.runs[self._name] = run
 
     @property
@@ -251,7 +253,7 @@ class MemberExchanges:
         self._of_all.meeting.leave(self._name)
 
 
-def _kept(chosen: Mapping[str, MemberCopy], runs: Mapping[str, ExchangeContext]) -> dict[str, str]:
+def _kept(chosen: Mapping[str, MemberCopy], runs: Mapping[str, RunParts]) -> dict[str, str]:
     """Keeps what each giver has learned for those that copy it; giver -> digest of the file."""
     files = {}
     for giver in dict.fromkeys(of.giver for of in chosen.values()):

@@ -12,19 +12,20 @@ from typing import NamedTuple
 from targetnet.agents.config.members import Members
 from targetnet.agents.dqn.population import Population
 from targetnet.agents.population.directory import PopulationDir, require_free_for
-from targetnet.agents.population.exchange_barrier import ExchangeBarrier
 from targetnet.agents.population.runner import PopulationRunner, envs_of, population_of
+from targetnet.agents.population.scheduler import ExchangeBarrier
 from targetnet.agents.run.agent_factory import give_weights, load_initial
 from targetnet.agents.run.display import ConsoleChoice, Screen, console_for, shows_progress
-from targetnet.agents.run.exchanges import ExchangeContext, Exchanges
+from targetnet.agents.run.exchanges import Exchanges
 from targetnet.agents.run.process import StopRequest
 from targetnet.agents.run.repeat import NothingRecorded, Recording, Verdict
+from targetnet.agents.run.run import RunParts
 from targetnet.agents.saved.copies import require_copies
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.arguments import path_of
-from targetnet.rl_core.control.exchanges import CopyOf, ExchangeRecord, number_in
 from targetnet.rl_core.control.files import is_alive
 from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.control.population import CopyOf, ExchangeRecord, number_in
 from targetnet.rl_core.control.steering import Due
 from targetnet.rl_core.errors import RunDirError
 
@@ -167,9 +168,9 @@ class _RepeatedMember:
     def __init__(self, of_all: RepeatedExchanges, name: str, stop: StopRequest) -> None:
         self.missing: Sequence[Entry] = ()
         self._of_all, self._name, self._stop = of_all, name, stop
-        self._run: ExchangeContext | None = None
+        self._run: RunParts | None = None
 
-    def begin(self, run: ExchangeContext) -> None:
+    def begin(self, run: RunParts) -> None:
         self._run = self._of_all.meeting.runs[self._name] = run
 
     @property

@@ -26,7 +26,7 @@ from targetnet.agents.run.run import Run
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import Envs
 from targetnet.rl_core.errors import RlCoreError
-from targetnet.rl_core.open_files import make_room_for_files
+from targetnet.rl_core.machine import make_room_for_files
 from targetnet.rl_core.replay import format_bytes
 
 _FILES_OF_A_RUN = 4  # curves, log, trace, lock

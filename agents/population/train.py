@@ -12,8 +12,7 @@ from targetnet.agents.config.early_ends import actions_at_the_end, early_ends, n
 from targetnet.agents.config.members import Members, as_members, require_one_form
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.controllers.choice import controller_of
-from targetnet.agents.population.changes import PopulationChange
-from targetnet.agents.population.directory import PopulationDir, require_free_for
+from targetnet.agents.population.directory import PopulationChange, PopulationDir, require_free_for
 from targetnet.agents.population.exchanges import PastExchanges, PopulationExchanges
 from targetnet.agents.population.runner import (
     PopulationOutcome,

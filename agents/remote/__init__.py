@@ -10,13 +10,10 @@ collector.py          an actor's work: steps its envs and explores; plain Python
 numpy_policy.py       action values of a network in NumPy
 graph_policy.py       action values of the other networks, by a graph
 priorities.py         priorities with which rows enter the replay
-transport.py          the interface to actors, wherever they are
-in_process.py         actors in this process
+transport.py          the interface to actors, wherever they are; actors in this process
 ray_actors.py         actors in a Ray cluster
-actor_record.py       all that is known of one actor
 actor_replacement.py  answers of actors that may be lost and are replaced
-actor_pool.py         all actors of a run: asks, takes, keeps what a checkpoint needs
-arrival_order.py      the order in which deliveries of free-running actors come
+actor_pool.py         all actors of a run: asks, takes in order, keeps what a checkpoint needs
 remote_envs.py        the envs of such a run, as the rest of the run sees them
 
 Imports: agents.cluster, agents.config, agents.dqn, agents.loops, agents.saved, envs, rl_core.

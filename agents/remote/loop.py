@@ -8,7 +8,7 @@ phase, so the same seed gives the same bits, whatever the network does.
 Free running, after Horgan et al. (2018), https://arxiv.org/abs/1803.00933. Each actor has up to
 `actor_ahead` requests. Whenever a delivery arrives, it is stored, the updates that are due then are
 made, and its actor is asked again with the present weights. All of that follows from the order of
-the arrivals, which is recorded: `agents/remote/arrival_order.py`.
+the arrivals, which is recorded: `agents/remote/actor_pool.py`.
 
 While the successor of a lost actor repeats the running episodes, the others deliver. In phases
 the learner waits for it at the phase's end.

@@ -14,9 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from targetnet.agents.cluster.actor_nodes import ActorNodes
 from targetnet.agents.cluster.connect import ClusterError, connected, started_here
-from targetnet.agents.cluster.nodes import all_nodes, differing_processors, require_same_versions
+from targetnet.agents.cluster.nodes import (
+    ActorNodes,
+    all_nodes,
+    differing_processors,
+    require_same_versions,
+)
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.remote.collector import Collector
 from targetnet.agents.remote.deliveries import (
@@ -27,7 +31,7 @@ from targetnet.agents.remote.deliveries import (
     Weights,
     fault_of,
 )
-from targetnet.agents.remote.transport import Since
+from targetnet.agents.remote.transport import ResumePoint
 from targetnet.rl_core.errors import RlCoreError, in_one_line
 from targetnet.rl_core.lazy import ONEDNN_VARIABLE
 from targetnet.rl_core.own_function import code_directory, in_command
@@ -124,7 +128,7 @@ class RayActors:
                 self._nodes = ActorNodes(nodes, lambda line: self.say(line))
             self._last = opened.pop_all()
 
-    def start(self, since: dict[int, Since]) -> None:
+    def start(self, since: dict[int, ResumePoint]) -> None:
         import ray
 
         make = ray.remote(

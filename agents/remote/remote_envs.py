@@ -9,8 +9,7 @@ import numpy as np
 
 from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.remote.actor_pool import ActorPool
-from targetnet.agents.remote.arrival_order import ArrivalOrder
+from targetnet.agents.remote.actor_pool import ActorPool, ArrivalOrder
 from targetnet.agents.remote.deliveries import Request, kind_of
 from targetnet.agents.remote.transport import Transport
 from targetnet.envs import Envs, Episode, Step

@@ -14,20 +14,20 @@ from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.memory_estimate import on_the_way, require_memory
 from targetnet.agents.dqn.objective import require_branching
 from targetnet.agents.loops.choice import LOOPS
-from targetnet.agents.remote.arrival_order import ArrivalOrder
+from targetnet.agents.remote.actor_pool import ArrivalOrder
 from targetnet.agents.remote.deliveries import Weights, sent_beside_epsilon
-from targetnet.agents.remote.in_process import InProcess
 from targetnet.agents.remote.loop import remote_loop
 from targetnet.agents.remote.ray_actors import RayActors
 from targetnet.agents.remote.remote_envs import RemoteEnvs
+from targetnet.agents.remote.transport import InProcess
 from targetnet.agents.saved.host import ActorsPart, RequestPart, ResumeMoment, RunHost
 from targetnet.envs import Envs
 from targetnet.rl_core.arguments import require_a
 from targetnet.rl_core.checkpoint.store import CheckpointError
-from targetnet.rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
 from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.records import Arrival, ArrivalsFile, read_arrivals
 from targetnet.rl_core.errors import ArgumentError, RlCoreError, RunDirError, quoted
-from targetnet.rl_core.memory import Need
+from targetnet.rl_core.machine import Need
 from targetnet.rl_core.replay import format_bytes
 
 LOOPS["remote"] = remote_loop

@@ -21,6 +21,6 @@ page.py           the page; markdown.py, parts of any page in Markdown
 verify.py         trains runs again, and compares the digests of their ends
 
 Imports: agents.cluster, agents.config, agents.run, agents.saved, rl_core.console, rl_core.control,
-rl_core.errors, rl_core.extras, rl_core.hyperparameters, rl_core.machine, rl_core.regular_file,
+rl_core.errors, rl_core.extras, rl_core.hyperparameters, rl_core.machine, rl_core.files,
 rl_core.seal.
 """

@@ -20,11 +20,10 @@ from targetnet.agents.results.jobs import JobOutcome, run_jobs
 from targetnet.agents.results.places import Place
 from targetnet.agents.results.seeds import ConfigSeeds, PeerSeeds
 from targetnet.rl_core.console import say
-from targetnet.rl_core.control.files import write_whole
 from targetnet.rl_core.errors import RlCoreError, in_one_line
+from targetnet.rl_core.files import write_whole, writing
 from targetnet.rl_core.hyperparameters import LARGEST_INT64
 from targetnet.rl_core.machine import cores
-from targetnet.rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console

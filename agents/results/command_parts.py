@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from targetnet.rl_core.console import say
-from targetnet.rl_core.control.files import FileLock, clear_unfinished
+from targetnet.rl_core.control.files import FileLock
 from targetnet.rl_core.errors import RlCoreError
-from targetnet.rl_core.regular_file import writing
+from targetnet.rl_core.files import clear_unfinished, writing
 
 if TYPE_CHECKING:
     from rich.console import Console

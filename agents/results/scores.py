@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from targetnet.agents.results.curves import Curve, read_curves
 from targetnet.agents.saved.directory import RESULT, RunResult
 from targetnet.rl_core.errors import RunDirError, reason_of
-from targetnet.rl_core.regular_file import read_regular
+from targetnet.rl_core.files import read_regular
 from targetnet.rl_core.seal import SealError, unsealed_json, unsealed_row
 
 TRAINING_EPISODES = 100  # last training episodes that `--training` averages

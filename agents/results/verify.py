@@ -13,7 +13,7 @@ from targetnet.agents.results.places import HERE, Place
 from targetnet.agents.results.seeds import TRAIN, env_steps_of, portable
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.errors import RlCoreError
-from targetnet.rl_core.regular_file import writing
+from targetnet.rl_core.files import writing
 
 if TYPE_CHECKING:
     from rich.console import Console

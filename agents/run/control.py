@@ -11,11 +11,11 @@ from targetnet.agents.dqn.copy_rule import next_copy
 from targetnet.agents.loops.plain import LoopState
 from targetnet.agents.run.process import StopRequest
 from targetnet.rl_core.control.changes import Refused
+from targetnet.rl_core.control.commands import words_of
 from targetnet.rl_core.control.log import Entry
 from targetnet.rl_core.control.recorder import Position
 from targetnet.rl_core.control.state import RunStatus
 from targetnet.rl_core.control.timetable import PBT
-from targetnet.rl_core.control.weight_actions import words_of
 
 
 @dataclass

@@ -7,16 +7,12 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.controllers.choice import controller_of
 from targetnet.agents.controllers.run_view import Fit, RunView
-from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.copy_rule import RuleNumbers
-from targetnet.agents.loops.plain import LoopState
-from targetnet.agents.run.curves import Reporter
-from targetnet.agents.run.display import Display
 from targetnet.agents.saved.host import ControllerPart
 from targetnet.rl_core.control.commands import do_command, set_command
 from targetnet.rl_core.control.timetable import Decision
@@ -25,19 +21,13 @@ from targetnet.rl_core.hyperparameters import plain
 from targetnet.rl_core.own_function import MORE, failure
 from targetnet.rl_core.schedules import next_multiple
 
+if TYPE_CHECKING:
+    from targetnet.agents.run.run import RunParts
+
 _DO = "do"
 # Curves that tell of the machine, and those whose points depend on when somebody looked.
 _OF_THE_MOMENT = ("speed/", "target/age")
 _CHECKPOINT = "checkpoint"
-
-
-class ControlledRun(NamedTuple):
-    """The parts of a run that a controller sees."""
-
-    agent: DqnAgent
-    state: LoopState
-    reporter: Reporter
-    display: Display
 
 
 @dataclass
@@ -53,13 +43,12 @@ class ControllerRunner:
     memory: dict[str, Any]
     _config: DqnConfig
     _function: Callable[..., Any] | None
-    _watched: ControlledRun
+    _parts: RunParts
 
     @classmethod
     def of(
         cls,
-        config: DqnConfig,
-        watched: ControlledRun,
+        parts: RunParts,
         part: ControllerPart | None,
         *,
         repeats: bool,
@@ -67,13 +56,15 @@ class ControllerRunner:
         """Makes it.
 
         Args:
+          parts: of the run.
           part: of the checkpoint; None if the run begins.
           repeats: the run repeats another one, whose log has all changes: nothing is called.
         """
+        config = parts.agent.config
         function = None if repeats else controller_of(config)
         due = part.due if part else config.controller_period
         memory = dict(part.memory) if part else {}
-        return cls(due if function else math.inf, memory, config, function, watched)
+        return cls(due if function else math.inf, memory, config, function, parts)
 
     def part(self) -> ControllerPart | None:
         """Its part of a checkpoint."""
@@ -88,7 +79,7 @@ class ControllerRunner:
           ControllerFault: it failed, or its answer or its memory is of another kind.
         """
         period = self._config.controller_period
-        env_step = self._watched.state.env_step
+        env_step = self._parts.state.env_step
         assert self._function is not None
         memory = copy.deepcopy(self.memory)
         try:
@@ -102,7 +93,8 @@ class ControllerRunner:
         return decisions
 
     def _seen(self) -> RunView:
-        agent, state, reporter, display = self._watched
+        run = self._parts
+        agent, state, reporter, display = run.agent, run.state, run.reporter, run.display
         fit = None
         if agent.learner.watch:
             reading = agent.learner.watch.read()

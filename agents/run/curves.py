@@ -22,8 +22,8 @@ from targetnet.agents.sinks.choice import open_sinks
 from targetnet.agents.sinks.group import SinkGroup
 from targetnet.agents.sinks.interface import OwnSink, SinkStart
 from targetnet.rl_core.board.tags import TAGS, Tag, gradients_tag, live_tag, weights_tag
-from targetnet.rl_core.control.exchanges import copy_of
 from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.control.population import copy_of
 from targetnet.rl_core.graph.picture import picture
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.schedules import next_multiple

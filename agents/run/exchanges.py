@@ -4,41 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from targetnet.agents.config.members import read_members
-from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.run.control import RunControl
-from targetnet.agents.run.curves import Reporter
-from targetnet.agents.run.display import Display
 from targetnet.agents.saved.copies import load_copy, save_copy
 from targetnet.agents.saved.directory import RunDir
-from targetnet.rl_core.control.exchanges import CopyOf
 from targetnet.rl_core.control.log import Entry
-from targetnet.rl_core.control.population import POPULATION, is_member_name, is_population
-from targetnet.rl_core.control.steering import Due, Steering
+from targetnet.rl_core.control.population import POPULATION, CopyOf, is_member_name, is_population
+from targetnet.rl_core.control.steering import Due
 from targetnet.rl_core.errors import RunDirError
 
+if TYPE_CHECKING:
+    from targetnet.agents.run.run import RunParts
 
-@dataclass
-class ExchangeContext:
-    """The parts of one run that an exchange reads and changes."""
 
-    agent: DqnAgent
-    directory: RunDir
-    control: RunControl
-    steering: Steering
-    reporter: Reporter
-    display: Display
-
-    def score(self, kind: Literal["evaluation", "training"]) -> float | None:
-        """Returns what the run is compared by; None if there is nothing yet."""
-        if kind == "training":
-            score = self.display.mean_return
-        else:
-            _, score = self.reporter.recent.get("evaluation/return", (0, None))
-        return score if score is not None and math.isfinite(score) else None
+def score_of(run: RunParts, kind: Literal["evaluation", "training"]) -> float | None:
+    """Returns what a run is compared by; None if there is nothing yet."""
+    if kind == "training":
+        score = run.display.mean_return
+    else:
+        _, score = run.reporter.recent.get("evaluation/return", (0, None))
+    return score if score is not None and math.isfinite(score) else None
 
 
 class Exchanges(Protocol):
@@ -54,7 +40,7 @@ class Exchanges(Protocol):
     def due(self) -> Due:
         """The moment of the next one."""
 
-    def begin(self, run: ExchangeContext) -> None:
+    def begin(self, run: RunParts) -> None:
         """Takes in the run; called once, before its loop."""
 
     def arrive(self) -> bool:
@@ -82,9 +68,9 @@ class NoExchanges:
     def __init__(self, source: RunDir) -> None:
         self.missing: Sequence[Entry] = ()
         self._source = source
-        self._run: ExchangeContext | None = None
+        self._run: RunParts | None = None
 
-    def begin(self, run: ExchangeContext) -> None:
+    def begin(self, run: RunParts) -> None:
         self._run = run
 
     def arrive(self) -> bool:
@@ -101,7 +87,7 @@ class NoExchanges:
         pass
 
 
-def copy_from_file(run: ExchangeContext, source: RunDir, copied: CopyOf) -> None:
+def copy_from_file(run: RunParts, source: RunDir, copied: CopyOf) -> None:
     """Gives a run what it, or the run that it repeats, has copied from another member.
 
     Raises:
@@ -113,7 +99,7 @@ def copy_from_file(run: ExchangeContext, source: RunDir, copied: CopyOf) -> None
     run.agent.state.learned.replace(learned)
 
 
-def keep_copy(run: ExchangeContext, source: RunDir, copied: CopyOf) -> None:
+def keep_copy(run: RunParts, source: RunDir, copied: CopyOf) -> None:
     """Keeps the file of a run that is repeated in the repeat's own directory too.
 
     Raises:

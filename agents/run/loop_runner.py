@@ -6,28 +6,23 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.loops.choice import loop_of
 from targetnet.agents.loops.compiled import DivergedInLoop
-from targetnet.agents.loops.plain import LoopState, Tick
-from targetnet.agents.run.checkpoints import RunSaver
-from targetnet.agents.run.clock import TrainingClock
-from targetnet.agents.run.control import RunControl
-from targetnet.agents.run.controller_runner import ControllerRunner
-from targetnet.agents.run.curves import Reporter
-from targetnet.agents.run.display import Display, Look
-from targetnet.agents.run.evaluations import Evaluations, next_due
-from targetnet.agents.run.exchanges import Exchanges
-from targetnet.agents.run.trace import NullTracer, Tracer
+from targetnet.agents.loops.plain import Tick
+from targetnet.agents.run.display import Look
+from targetnet.agents.run.evaluations import next_due
 from targetnet.agents.saved.directory import RunDir
-from targetnet.envs import Envs
-from targetnet.rl_core.control.arrivals import Arrival
 from targetnet.rl_core.control.log import Entry
-from targetnet.rl_core.control.steering import Due, Steering
+from targetnet.rl_core.control.records import Arrival
+from targetnet.rl_core.control.steering import Due
+
+if TYPE_CHECKING:
+    from targetnet.agents.run.run import RunParts
 
 OnTick = Callable[[DqnAgent, Tick], bool | None]  # False stops the run
 _PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
@@ -79,26 +74,13 @@ class LoopRunner:
       look: asked for a line about ticks, see `Display.watched`.
       on_tick: called after every tick of the loop; False stops the run there.
       repeat: a recorded run that is run again, without checkpoints and evaluations.
-      all others: the parts of the run.
+      parts: of the run.
     """
 
-    agent: DqnAgent
-    envs: Envs
-    state: LoopState
-    clock: TrainingClock
-    control: RunControl
-    steering: Steering
-    evaluations: Evaluations
-    saver: RunSaver
-    reporter: Reporter
-    display: Display
+    parts: RunParts
     look: Look
-    tracer: Tracer | NullTracer
     on_tick: OnTick | None
     repeat: Repeat | None
-    scheduler: Scheduler
-    exchanges: Exchanges
-    controlling: ControllerRunner
     _news: deque[Tick] = field(default_factory=deque)  # not shown yet
 
     def run(self) -> None:
@@ -109,7 +91,7 @@ class LoopRunner:
             self._news.append(error.tick)
             raise
         finally:
-            self.exchanges.leave()
+            self.parts.exchanges.leave()
             self._show_news()
 
     def _run(self) -> None:
@@ -118,14 +100,14 @@ class LoopRunner:
         self._do_what_is_due()  # a checkpoint may have been taken before it was done
         self._serve_while_halted()  # a command may have come meanwhile
         self._let_others_act()
-        if self.control.stopped:
+        if self.parts.control.stopped:
             return
         next_tick, next_env_step, next_time = self._next_due()
-        agent, state, on_tick = self.agent, self.state, self.on_tick
-        news, control, interrupt = self._news, self.control, self.control.interrupt
-        now, give_turn = time.monotonic, self.scheduler.give
-        ticks = loop_of(agent.config)(agent, self.envs, state)
-        for tick in self.display.watched(ticks, self.look):
+        agent, state, on_tick = self.parts.agent, self.parts.state, self.on_tick
+        news, control, interrupt = self._news, self.parts.control, self.parts.control.interrupt
+        now, give_turn = time.monotonic, self.parts.scheduler.give
+        ticks = loop_of(agent.config)(agent, self.parts.envs, state)
+        for tick in self.parts.display.watched(ticks, self.look):
             # Asking every part at each time step, even by one call, costs some percent. Therefore
             # they say beforehand when they have something to do, and finished episodes wait until
             # then too: each point by itself would find nothing in the caches.
@@ -133,8 +115,8 @@ class LoopRunner:
             if is_due or tick.episodes or tick.stats is not None:
                 news.append(tick)
             if is_due:
-                if state.tick >= self.tracer.due:
-                    self.tracer.update(state.tick)
+                if state.tick >= self.parts.tracer.due:
+                    self.parts.tracer.update(state.tick)
                 self._show_news()
             goes_on = not is_due or self._goes_on()
             # After the safe point: the log puts values set here behind the commands taken there.
@@ -142,7 +124,7 @@ class LoopRunner:
                 answer = on_tick(agent, tick)
                 # A comparison of NumPy's numbers gives NumPy's own False.
                 if answer is False or answer is np.False_:
-                    self.steering.stop()
+                    self.parts.steering.stop()
                     goes_on = False
             if not goes_on:
                 if self.repeat:  # the run that it repeats may have ended right after them
@@ -160,92 +142,93 @@ class LoopRunner:
 
     def _next_due(self) -> Due:
         """The moment at which the first of all parts has something to do."""
-        steering, checkpoints = self.steering.due, self.saver.checkpoints.due
-        exchange = self.exchanges.due
-        shown = min(self.reporter.due, self.display.due, exchange.env_step)
+        steering, checkpoints = self.parts.steering.due, self.parts.saver.checkpoints.due
+        exchange = self.parts.exchanges.due
+        shown = min(self.parts.reporter.due, self.parts.display.due, exchange.env_step)
         if self.repeat:
-            end = min(self.tracer.due, self.repeat.end_tick, exchange.tick)
+            end = min(self.parts.tracer.due, self.repeat.end_tick, exchange.tick)
             return Due(min(steering.tick, end), min(steering.env_step, shown), steering.time)
         return Due(
-            min(steering.tick, self.tracer.due),
+            min(steering.tick, self.parts.tracer.due),
             min(
                 steering.env_step,
                 shown,
                 checkpoints.env_step,
-                self.evaluations.due,
-                self.controlling.due,
+                self.parts.evaluations.due,
+                self.parts.controller.due,
             ),
             min(steering.time, checkpoints.time),
         )
 
     def _do_what_is_due(self) -> None:
         """Evaluates or takes a checkpoint, if it is time."""
-        env_step, config = self.state.env_step, self.agent.config
+        env_step, config = self.parts.state.env_step, self.parts.agent.config
         if self.repeat:
             return
-        if self.evaluations.due <= env_step < config.env_steps:
-            returns = self.evaluations.make(config.eval_episodes)
+        if self.parts.evaluations.due <= env_step < config.env_steps:
+            returns = self.parts.evaluations.make(config.eval_episodes)
             if returns:
                 # Only now: an interrupted evaluation is made again after a resume.
-                self.evaluations.due = next_due(config, env_step)
-                self.saver.checkpoint(score=float(np.mean(returns)), must=True)
-        elif self.saver.checkpoints.is_due(env_step):
-            self.saver.checkpoint()
+                self.parts.evaluations.due = next_due(config, env_step)
+                self.parts.saver.checkpoint(score=float(np.mean(returns)), must=True)
+        elif self.parts.saver.checkpoints.is_due(env_step):
+            self.parts.saver.checkpoint()
 
     def _let_others_act(self) -> None:
         """Asks the controller and takes part in an exchange, if these are due here or recorded."""
-        if self.control.stopped:
+        parts = self.parts
+        if parts.control.stopped:
             return
-        if self.controlling.due <= self.state.env_step < self.agent.config.env_steps:
-            self.steering.control(self.controlling.decide())
+        if parts.controller.due <= parts.state.env_step < parts.agent.config.env_steps:
+            parts.steering.control(parts.controller.decide())
             self._serve_while_halted()
         self._exchange()
 
     def _exchange(self) -> None:
         """Takes part in an exchange with other members, if one is due here, or is recorded."""
-        control = self.control
+        control = self.parts.control
         if control.stopped:
             return
-        if self.exchanges.arrive():
-            self.reporter.flush()
-            while self.exchanges.waits():
-                with self.clock.stopped():
-                    self.scheduler.rest(_MEETING_SECONDS)
-                    self.steering.safe_point()
+        if self.parts.exchanges.arrive():
+            self.parts.reporter.flush()
+            while self.parts.exchanges.waits():
+                with self.parts.clock.stopped():
+                    self.parts.scheduler.rest(_MEETING_SECONDS)
+                    self.parts.steering.safe_point()
                 self._serve_while_halted()
                 if control.stopped:
                     return
-        if self.steering.due.tick <= self.state.tick:
-            self.steering.exchange()
+        if self.parts.steering.due.tick <= self.parts.state.tick:
+            self.parts.steering.exchange()
             self._serve_while_halted()
 
     def _show_news(self) -> None:
         while self._news:
             tick = self._news.popleft()
-            self.reporter.tick(tick)
-            self.display.tick(tick, self.reporter.speed)
+            self.parts.reporter.tick(tick)
+            self.parts.display.tick(tick, self.parts.reporter.speed)
 
     def _goes_on(self) -> bool:
         """Takes commands at a safe point, and waits while paused; False if the run is over."""
-        self.steering.safe_point()
+        self.parts.steering.safe_point()
         self._serve_while_halted()
-        if self.control.stopped:
+        if self.parts.control.stopped:
             return False
         if self.repeat:
-            return self.state.tick < self.repeat.end_tick and not self.repeat.is_over
+            return self.parts.state.tick < self.repeat.end_tick and not self.repeat.is_over
         return True
 
     def _serve_while_halted(self) -> None:
         """Makes the evaluations that were asked for, and takes commands while paused."""
-        control = self.control
+        control = self.parts.control
         if control.paused or control.evaluations_asked:
-            self.reporter.flush()
+            self.parts.reporter.flush()
         while (control.paused or control.evaluations_asked) and not control.stopped:
             if control.evaluations_asked:
                 # Only a finished one counts: an interrupted one is made after a resume.
-                returns = self.evaluations.make(self.agent.config.eval_episodes)
+                returns = self.parts.evaluations.make(self.parts.agent.config.eval_episodes)
                 control.evaluations_asked -= bool(returns)
                 continue
-            with self.clock.stopped():
-                self.scheduler.rest(_PAUSE_SECONDS)
-                self.steering.poll()
+            with self.parts.clock.stopped():
+                self.parts.scheduler.rest(_PAUSE_SECONDS)
+                self.parts.steering.poll()

@@ -141,7 +141,7 @@ def quiet_import(*, onednn: bool = False) -> Iterator[float]:
       MemoryLimitError: the limit of `ulimit -v` is too low for it.
     """
     if "tensorflow" not in sys.modules:
-        from targetnet.rl_core.memory import check_address_space  # not for `--help`
+        from targetnet.rl_core.machine import check_address_space  # not for `--help`
 
         check_address_space()
         os.environ[ONEDNN_VARIABLE] = str(int(onednn))

@@ -20,8 +20,8 @@ from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.arguments import path_of
 from targetnet.rl_core.control.files import is_alive
 from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.records import read_trace, require_trace
 from targetnet.rl_core.control.state import require_answers
-from targetnet.rl_core.control.trace import read_trace, require_trace
 from targetnet.rl_core.errors import RunDirError
 
 

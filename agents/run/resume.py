@@ -22,12 +22,11 @@ from targetnet.agents.saved.host import ResumeMoment, RunHost, read_host
 from targetnet.agents.saved.machines import note_return
 from targetnet.envs import Envs
 from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
-from targetnet.rl_core.control.arrivals import require_arrivals
 from targetnet.rl_core.control.commands import SetCommand, Who, set_command
 from targetnet.rl_core.control.files import submit
 from targetnet.rl_core.control.log import read_log, require_length
+from targetnet.rl_core.control.records import require_arrivals, require_trace
 from targetnet.rl_core.control.state import require_answers
-from targetnet.rl_core.control.trace import require_trace
 from targetnet.rl_core.errors import ConfigError, RunDirError
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,11 +17,11 @@ from targetnet.agents.run.announcements import announce, bytes_outside
 from targetnet.agents.run.checkpoints import Checkpoints, RunSaver
 from targetnet.agents.run.clock import TrainingClock
 from targetnet.agents.run.control import RunControl
-from targetnet.agents.run.controller_runner import ControlledRun, ControllerRunner
+from targetnet.agents.run.controller_runner import ControllerRunner
 from targetnet.agents.run.curves import Reporter
 from targetnet.agents.run.display import Display
 from targetnet.agents.run.evaluations import Evaluations, due_from
-from targetnet.agents.run.exchanges import ExchangeContext, Exchanges, NoExchanges
+from targetnet.agents.run.exchanges import Exchanges, NoExchanges
 from targetnet.agents.run.loop_runner import LoopRunner, NoScheduler, OnTick, Repeat, Scheduler
 from targetnet.agents.run.outcome import RunOutcome, summary
 from targetnet.agents.run.process import StopRequest
@@ -31,13 +32,43 @@ from targetnet.agents.saved.spaces import save_spaces
 from targetnet.agents.sinks.interface import OwnSink
 from targetnet.envs import Envs
 from targetnet.rl_core.checkpoint.store import CheckpointStore
-from targetnet.rl_core.control.exchanges import copy_of
 from targetnet.rl_core.control.files import RunLock
 from targetnet.rl_core.control.log import entries_to_do
-from targetnet.rl_core.control.persistent_orders import PersistentOrders, standing_orders
+from targetnet.rl_core.control.population import copy_of
 from targetnet.rl_core.control.state import RunStatus
 from targetnet.rl_core.control.steering import Steering
+from targetnet.rl_core.control.timetable import PersistentOrders, standing_orders
 from targetnet.rl_core.errors import ControllerFault, Diverged, EnvFault
+
+
+@dataclass
+class RunParts:
+    """The parts of one run: each is made once, and reaches the others by this.
+
+    Attributes:
+      agent, envs, directory: of the run.
+      state: the loop's counts.
+      display, clock, reporter, tracer: what is shown, timed, reported and traced of it.
+      scheduler, exchanges: the runs beside it.
+      control, steering: its commands.
+      evaluations, controller, saver: the work between two time steps.
+    """
+
+    agent: DqnAgent
+    envs: Envs
+    directory: RunDir
+    state: LoopState
+    display: Display
+    clock: TrainingClock
+    reporter: Reporter
+    tracer: Tracer | NullTracer
+    scheduler: Scheduler
+    exchanges: Exchanges
+    control: RunControl = field(init=False)
+    steering: Steering = field(init=False)
+    evaluations: Evaluations = field(init=False)
+    controller: ControllerRunner = field(init=False)
+    saver: RunSaver = field(init=False)
 
 
 class Run:
@@ -76,71 +107,56 @@ class Run:
     ) -> None:
         config, files = agent.config, directory.control
         host = resumed.host if resumed else new_host(config)
-        self._agent, self._envs, self._directory, self._repeat = agent, envs, directory, repeat
         state = LoopState.of(host.loop.model_dump(), resumed.step if resumed else None)
         agent.hyperparameters.env_step = state.env_step
-        self._state, self._interrupt, self._digest = state, interrupt, ""
-        self._display, scheduler = display, scheduler or NoScheduler()
+        self._repeat, self._interrupt, self._digest = repeat, interrupt, ""
         display.recent_returns.extend(host.recent_returns)
-        self._clock = clock = TrainingClock(host.seconds)
-        self._reporter = reporter = Reporter(
-            directory.path, agent, display.line, host.reporter, clock, sinks
-        )
+        clock = TrainingClock(host.seconds)
+        reporter = Reporter(directory.path, agent, display.line, host.reporter, clock, sinks)
         files.make()
         save_spaces(directory, envs.spaces)
-        arrivals = repeat.arrivals if repeat else None
-        keep_order(envs, config, files, host, arrivals, display.line)
+        keep_order(envs, config, files, host, repeat.arrivals if repeat else None, display.line)
         stride = longest_tick(agent)
         compare = repeat.compare if repeat else None
-        self._tracer = NullTracer() if config.offline else Tracer(
+        tracer = NullTracer() if config.offline else Tracer(
             agent, files.trace, display.line, compare, host.trace, stride
         )  # fmt: skip
+        exchanges = exchanges or NoExchanges(repeat.directory if repeat else directory)
+        self._parts = parts = RunParts(
+            agent, envs, directory, state, display, clock, reporter, tracer,
+            scheduler or NoScheduler(), exchanges,
+        )  # fmt: skip
         standing = PersistentOrders() if repeat else standing_orders(files)
-        self._control = control = RunControl(
+        parts.control = RunControl(
             agent, state, say=display.line, show=reporter.control, progress=self._progress,
-            checkpoint=lambda: self._saver.checkpoint(must=True), copy=self._copy,
+            checkpoint=lambda: parts.saver.checkpoint(must=True), copy=self._copy,
             interrupt=interrupt, repeats=repeat.note if repeat else None,
             evaluations_asked=host.evaluations_asked, snapshot_tick=host.snapshot_tick,
             paused=standing.paused,
         )  # fmt: skip
-        self._exchanges = exchanges or NoExchanges(repeat.directory if repeat else directory)
         to_do = [] if repeat else entries_to_do(files.log, host.log.model_dump())
-        script = repeat.script if repeat else [*to_do, *self._exchanges.missing]
-        self._steering = steering = Steering(
-            agent.hyperparameters, files, control, script, repeats=repeat is not None, lock=lock,
-            planned=[action.planned for action in config.actions], orders=standing.stops,
+        script = repeat.script if repeat else [*to_do, *exchanges.missing]
+        parts.steering = Steering(
+            agent.hyperparameters, files, parts.control, script, repeats=repeat is not None,
+            lock=lock, planned=[action.planned for action in config.actions],
+            orders=standing.stops,
         )  # fmt: skip
-        self._exchanges.begin(
-            ExchangeContext(agent, directory, control, steering, reporter, display)
-        )
+        exchanges.begin(parts)
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
-        self._checkpoints = Checkpoints(
+        checkpoints = Checkpoints(
             agent, store, display.line, resumed, max(stride, agent.acting.waiting_at_most)
         )
-        self._evaluations = evaluations = Evaluations(
-            agent, control, clock=clock, envs=evaluation_envs, reporter=reporter, display=display,
-            safe_point=steering.safe_point, due=due_from(host, config, state.env_step),
-            give_turn=scheduler.give, check_is_due=envs.check_is_due,
-        )  # fmt: skip
-        controlling = ControllerRunner.of(
-            config, ControlledRun(agent, state, reporter, display), host.controller,
-            repeats=repeat is not None,
-        )  # fmt: skip
-        self._saver = saver = RunSaver(
-            directory, self._checkpoints, agent=agent, envs=envs, clock=clock, control=control,
-            steering=steering, evaluations=evaluations, reporter=reporter, display=display,
-            tracer=self._tracer, controlling=controlling,
-        )  # fmt: skip
-        self._loop = LoopRunner(
-            agent, envs, state, clock=clock, control=control, steering=steering,
-            evaluations=evaluations, saver=saver, reporter=reporter, display=display,
-            look=partial(bytes_outside, config, envs), tracer=self._tracer, on_tick=on_tick,
-            repeat=repeat, scheduler=scheduler, exchanges=self._exchanges, controlling=controlling,
-        )  # fmt: skip
+        parts.evaluations = Evaluations(
+            parts, evaluation_envs, due_from(host, config, state.env_step), envs.check_is_due
+        )
+        parts.controller = ControllerRunner.of(parts, host.controller, repeats=bool(repeat))
+        parts.saver = RunSaver(parts, checkpoints)
+        self._loop = LoopRunner(parts, partial(bytes_outside, config, envs), on_tick, repeat)
 
     def go(self) -> RunOutcome:
         """Trains, saves, evaluates."""
-        announce(self._display, self._agent, self._envs, self._directory, self._repeat)
+        parts = self._parts
+        announce(parts.display, parts.agent, parts.envs, parts.directory, self._repeat)
         ended: RunStatus = "failed"
         returns = Returns()
         try:
@@ -150,7 +166,7 @@ class Run:
         except (EnvFault, Diverged, ControllerFault) as fault:
             if self._repeat is None:
                 if not isinstance(fault, Diverged):
-                    fault.add(after=self._saver.kept())
+                    fault.add(after=self._parts.saver.kept())
                 raise
             if not self._repeat.failed:  # else it came to the same end
                 raise
@@ -160,10 +176,10 @@ class Run:
         finally:
             self._close(ended)
         return RunOutcome(
-            self._directory.path,
+            self._parts.directory.path,
             returns,
-            self._state.env_step,
-            self._agent.updates,
+            self._parts.state.env_step,
+            self._parts.agent.updates,
             self._digest,
             self._interrupt.signal,
         )
@@ -172,17 +188,17 @@ class Run:
         """Runs the loop, and keeps what was learned, whatever ends it."""
         whole = False  # whether training ended between two time steps
         try:
-            with self._display:
+            with self._parts.display:
                 self._loop.run()
-                if self._control.stopped:
+                if self._parts.control.stopped:
                     by = "interrupted" if self._interrupt else "stopped"
-                    self._display.line(f"{by} at env step {self._state.env_step:,}")
+                    self._parts.display.line(f"{by} at env step {self._parts.state.env_step:,}")
             whole = True
         except ControllerFault:
             whole = True  # it is called between two time steps
             raise
         finally:
-            self._digest = self._keep(whole or self._evaluations.failed)
+            self._digest = self._keep(whole or self._parts.evaluations.failed)
 
     def _keep(self, whole: bool) -> str:
         """Takes a last checkpoint and saves the weights; returns the digest."""
@@ -190,52 +206,53 @@ class Run:
             # An exception may come in the middle of a time step: then rows are stored and updates
             # made that the envs know nothing of, and no checkpoint could go on from there.
             if whole and not self._repeat:
-                self._saver.checkpoint(must=True)
+                self._parts.saver.checkpoint(must=True)
         finally:
-            self._control.training_over = True
-            self._steering.refuse("the training of this run is over")
-            digest = self._saver.end(whole=whole)
+            self._parts.control.training_over = True
+            self._parts.steering.refuse("the training of this run is over")
+            digest = self._parts.saver.end(whole=whole)
             if not self._repeat:
-                self._display.detail(f"weights saved: {self._saver.weights}")
+                self._parts.display.detail(f"weights saved: {self._parts.saver.weights}")
         return digest
 
     def _final_evaluation(self) -> Returns:
-        config = self._agent.config
-        if self._control.stopped or self._repeat:
+        parts = self._parts
+        if parts.control.stopped or self._repeat:
             return Returns()
-        returns = self._evaluations.make(config.final_eval_episodes)
+        returns = parts.evaluations.make(parts.agent.config.final_eval_episodes)
         if returns:
-            counts = {"env_steps": self._state.env_step, "updates": self._agent.updates}
-            numbers = counts | {"seconds": round(self._clock.seconds, 1)} | summary(returns)
-            self._directory.save_result(RunResult.model_validate(numbers | {"returns": returns}))
-            self._reporter.result(numbers, self._state.env_step)
+            counts = {"env_steps": parts.state.env_step, "updates": parts.agent.updates}
+            numbers = counts | {"seconds": round(parts.clock.seconds, 1)} | summary(returns)
+            result = RunResult.model_validate(numbers | {"returns": returns})
+            parts.directory.save_result(result)
+            parts.reporter.result(numbers, parts.state.env_step)
         return returns
 
     def _how_it_ended(self) -> RunStatus:
         if self._interrupt:
             return "interrupted"
-        return "stopped" if self._control.stop_asked else "finished"
+        return "stopped" if self._parts.control.stop_asked else "finished"
 
     def _close(self, ended: RunStatus) -> None:
         """Closes all parts, even if one of them fails; the lock is released last."""
         with contextlib.ExitStack() as last:
-            last.callback(self._steering.close)
-            last.callback(lambda: self._steering.publish(ended))
-            last.callback(self._tracer.close)
-            last.callback(self._reporter.close)
-            last.callback(self._checkpoints.finish)
+            last.callback(self._parts.steering.close)
+            last.callback(lambda: self._parts.steering.publish(ended))
+            last.callback(self._parts.tracer.close)
+            last.callback(self._parts.reporter.close)
+            last.callback(self._parts.saver.checkpoints.finish)
 
     def _copy(self, value: Any) -> None:
         """Carries out an entry `copy` of the log; episodes of before say nothing of it."""
-        self._exchanges.copy(copy_of(value))
-        self._display.recent_returns.clear()
+        self._parts.exchanges.copy(copy_of(value))
+        self._parts.display.recent_returns.clear()
 
     def _progress(self) -> Mapping[str, Any]:
         """The fields of RunState that come from the curves."""
-        reporter = self._reporter
+        reporter = self._parts.reporter
         return {
-            "env_steps_per_second": reporter.speed(self._state.env_step),
+            "env_steps_per_second": reporter.speed(self._parts.state.env_step),
             "episodes": reporter.episodes,
-            "mean_return": self._display.mean_return,
+            "mean_return": self._parts.display.mean_return,
             "recent": reporter.recent,
         }

@@ -10,8 +10,8 @@ import numpy as np
 
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.saved.host import TracePosition
+from targetnet.rl_core.control.records import TraceFile, checksums
 from targetnet.rl_core.control.retry import RetryLater
-from targetnet.rl_core.control.trace import TraceFile, checksums
 
 # (index of the first time step, its checksums [T], env steps after each [T]).
 Compare = Callable[[int, np.ndarray, np.ndarray], None]

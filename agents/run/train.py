@@ -72,8 +72,8 @@ def train(
         False, the run stops there, is saved and can be resumed, as after `targetnet do RUN stop`.
       repeat: applies a recorded run's changes instead of new ones, without evaluating.
       initial: gives the weights to begin with, for all or some variables, from the random ones
-        (see `targetnet.agents.policy.warm_start`). They are kept in the run directory, so that the
-        run can be repeated.
+        (see `targetnet.agents.policy.trained_policy`). They are kept in the run directory, so
+        that the run can be repeated.
       startup: how long the start took, shown at the first env step.
       sinks: objects of your own that take curves, by `scalars(values, env_step)` and `close()`;
         docs/guides/logging.md has an example.

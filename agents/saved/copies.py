@@ -18,11 +18,10 @@ import numpy as np
 
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.checkpoint.weights_file import WeightsError, weights_bytes, weights_in
-from targetnet.rl_core.control.exchanges import CopyOf, copy_in
-from targetnet.rl_core.control.files import write_whole
 from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.control.population import CopyOf, copy_in
 from targetnet.rl_core.errors import RunDirError, in_one_line, reason_of
-from targetnet.rl_core.regular_file import open_regular, sync_directory, writing
+from targetnet.rl_core.files import open_regular, sync_directory, write_whole, writing
 
 _DIRECTORY = "copies"
 _OURS = re.compile(r"\.?(?P<digest>[0-9a-f]{64})\.safetensors(?P<unfinished>\.\d+\.tmp)?")

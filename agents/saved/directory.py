@@ -15,7 +15,7 @@ import glob
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +23,68 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from targetnet.agents.config.files import read_config, stored_text
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.saved.new_directory import parents_to_make, remove_empty
 from targetnet.rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
-from targetnet.rl_core.control.files import ControlFiles, write_whole
+from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.population import is_population, name_a_member
-from targetnet.rl_core.errors import RunDirError, reason_of
-from targetnet.rl_core.regular_file import read_regular, writing
+from targetnet.rl_core.errors import RlCoreError, RunDirError, reason_of
+from targetnet.rl_core.files import read_regular, write_whole, writing
 from targetnet.rl_core.seal import sealed_json, unsealed_json
+
+
+def require_new(out: Path, failure: Callable[[str], RlCoreError]) -> None:
+    """Checks that nothing, or an empty directory, is at `out`.
+
+    Raises:
+      RlCoreError: something is there, or it is the current directory, which whoever stands in it
+        would not see replaced; made by `failure`.
+    """
+    if out.exists() and out.resolve() == Path.cwd():
+        raise failure(f"{out} is the current directory; name a new directory")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise failure(f"{out} already exists; name a new directory")
+
+
+@contextlib.contextmanager
+def new_directory(out: Path, failure: Callable[[str], RlCoreError]) -> Iterator[Path]:
+    """Yields a directory with another name, and renames it to `out` once it is complete.
+
+    Whatever ends it before, Ctrl-C too, leaves nothing.
+
+    Args:
+      out: does not exist, or is empty.
+      failure: makes the error of a message.
+
+    Raises:
+      RlCoreError: there is something at `out`, or it cannot be written; made by `failure`.
+    """
+    require_new(out, failure)
+    making = out.with_name(f".{out.name}.making")
+    new = parents_to_make(out)
+    try:
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(parents=True)
+        yield making
+        making.rename(out)
+    except OSError as error:
+        if isinstance(error, RlCoreError):
+            raise
+        raise failure(f"cannot write {out}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+        remove_empty(new)
+
+
+def parents_to_make(path: Path) -> list[Path]:
+    """Returns the directories above a path that do not exist, the innermost first."""
+    return [above for above in path.parents if not above.exists()]
+
+
+def remove_empty(directories: Iterable[Path]) -> None:
+    """Removes those that are empty; give the innermost first."""
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+
 
 CONFIG, _WEIGHTS, RESULT, DIGEST = (
     "config.toml", "weights.safetensors", "result.json", "digest.json",

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from targetnet.agents.saved.directory import MACHINES, write_file
 from targetnet.rl_core.errors import RunDirError, in_one_line, reason_of
+from targetnet.rl_core.files import read_regular
 from targetnet.rl_core.machine import processor
-from targetnet.rl_core.regular_file import read_regular
 from targetnet.rl_core.seal import sealed_json, unsealed_json
 
 _MOST_BYTES = 1 << 20

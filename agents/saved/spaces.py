@@ -21,13 +21,13 @@ from targetnet.agents.config.files import names_version
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.saved.directory import CONFIG, SPACES, RunDir, write_file
 from targetnet.envs import Envs
+from targetnet.envs.drivers import UnsteppedEnvs
 from targetnet.envs.masks import MaskSource
 from targetnet.envs.nests import Leaf, Path
 from targetnet.envs.spaces import Spaces, spaces_of
 from targetnet.envs.stacks import stacked
-from targetnet.envs.unstepped_envs import UnsteppedEnvs
 from targetnet.rl_core.errors import RunDirError, reason_of
-from targetnet.rl_core.regular_file import read_regular
+from targetnet.rl_core.files import read_regular
 from targetnet.rl_core.seal import sealed_json, unsealed_json
 
 _MOST_BYTES = 1 << 26  # bounds of pictures may differ from element to element

@@ -25,7 +25,7 @@ from wandb.proto import wandb_internal_pb2
 
 from targetnet.agents.sinks.interface import SinkStart, as_params
 from targetnet.rl_core.board.read_events import EventPoints
-from targetnet.rl_core.regular_file import open_regular
+from targetnet.rl_core.files import open_regular
 
 _MAGIC = b":W&B"
 _HEADER = 7  # bytes, of the file

@@ -12,6 +12,6 @@ page.py         the page; pictures.py draws what it shows
 command.py      `targetnet sweep`
 
 Imports: agents.cluster, agents.config, agents.results, agents.saved, rl_core.console,
-rl_core.control, rl_core.errors, rl_core.extras, rl_core.hyperparameters, rl_core.regular_file,
+rl_core.control, rl_core.errors, rl_core.extras, rl_core.hyperparameters, rl_core.files,
 rl_core.seal.
 """

@@ -21,10 +21,9 @@ from targetnet.agents.results.jobs import JobOutcome, run_jobs
 from targetnet.agents.results.places import Place
 from targetnet.agents.results.seeds import FIRST_FRESH_SEED
 from targetnet.rl_core.console import say
-from targetnet.rl_core.control.files import is_unfinished
 from targetnet.rl_core.errors import RlCoreError, RunDirError
+from targetnet.rl_core.files import is_unfinished, writing
 from targetnet.rl_core.hyperparameters import as_text
-from targetnet.rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,7 +14,7 @@ from typing import Any, cast
 from optuna.storages.journal import JournalFileBackend
 
 from targetnet.rl_core.errors import RunDirError, reason_of
-from targetnet.rl_core.regular_file import open_regular, writing
+from targetnet.rl_core.files import open_regular, writing
 from targetnet.rl_core.seal import sealed_line, unsealed_line
 
 

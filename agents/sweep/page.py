@@ -16,7 +16,7 @@ from targetnet.agents.sweep.pictures import draw
 from targetnet.agents.sweep.plan import SweepPlan
 from targetnet.agents.sweep.space import Axis, Range
 from targetnet.agents.sweep.study import Study
-from targetnet.rl_core.control.files import write_whole
+from targetnet.rl_core.files import write_whole
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

@@ -14,6 +14,6 @@
 
 This file imports nothing, so that the ids are available without TensorFlow.
 
-Imports: envs.minatar, envs.spaces, envs.stacks, envs.unstepped_envs, rl_core.errors, rl_core.graph,
+Imports: envs.minatar, envs.spaces, envs.stacks, envs.drivers, rl_core.errors, rl_core.graph,
 rl_core.random.
 """

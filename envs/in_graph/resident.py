@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import gymnasium as gym
 
+from targetnet.envs.drivers import UnsteppedEnvs
 from targetnet.envs.in_graph.gymnasium_env import observation_space
 from targetnet.envs.in_graph.interface import InGraphEnv
 from targetnet.envs.spaces import read_spaces
 from targetnet.envs.stacks import stacked
-from targetnet.envs.unstepped_envs import UnsteppedEnvs
 
 
 class ResidentEnvs(UnsteppedEnvs):

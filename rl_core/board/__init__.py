@@ -10,5 +10,5 @@
     steer/        the Steer tab
 
 Imports: rl_core.arguments, rl_core.control, rl_core.errors, rl_core.hyperparameters,
-rl_core.regular_file, rl_core.search_path.
+rl_core.files, rl_core.search_path.
 """

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from tensorboard.compat.proto import event_pb2
 
 from targetnet.rl_core.board.records import checksum
-from targetnet.rl_core.regular_file import open_regular
+from targetnet.rl_core.files import open_regular
 
 _MOST_BYTES = 1 << 24  # of a record; the largest real one is a GIF of `targetnet play --to-board`
 _EVENTS = "events.out.tfevents.*"

@@ -8,5 +8,5 @@ checkpoints/rows/<begin>-<end>.safetensors   rows of the replay; each row is wri
 store.py         writes, reads and prunes them
 weights_file.py  a network's weights as one file
 
-Imports: rl_core.arguments, rl_core.errors, rl_core.regular_file.
+Imports: rl_core.arguments, rl_core.errors, rl_core.files.
 """

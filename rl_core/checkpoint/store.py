@@ -26,7 +26,7 @@ from safetensors.numpy import load, save
 
 from targetnet.rl_core.arguments import path_of, require_whole
 from targetnet.rl_core.errors import RlCoreError, in_one_line, quoted
-from targetnet.rl_core.regular_file import open_regular, read_regular, sync_directory
+from targetnet.rl_core.files import open_regular, read_regular, sync_directory
 
 FORMAT = 1
 _VARIABLES, _HOST, _MANIFEST, _ROWS = "variables.safetensors", "host.json", "manifest.json", "rows"

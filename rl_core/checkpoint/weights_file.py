@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from targetnet.rl_core.errors import RlCoreError, in_one_line, reason_of
-from targetnet.rl_core.regular_file import open_regular
+from targetnet.rl_core.files import open_regular
 
 
 class WeightsError(RlCoreError, ValueError):

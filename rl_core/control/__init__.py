@@ -9,22 +9,20 @@
     control/lock                     locked while the run is alive
     control/moved                    on a node only: since which entry orders stand
 
-files.py              the paths of these, and the lock
-commands.py           what a command is
-weight_actions.py     the words of actions on the weights
-inbox.py              reads the inbox for the run
-changes.py            changes, carried out or refused
-timetable.py          changes that are known beforehand
-recorder.py           answers on their way into the log
-steering.py           applies commands at safe points
-log.py, state.py, trace.py, arrivals.py  these files
-retry.py              writing that may fail for a while
-persistent_orders.py  orders that stand when a run is moved to another machine
-client.py, many.py    a client of one run, and of many
-population.py         a population's directory; exchanges.py: who copied whom
+files.py          the paths of these, and the lock
+commands.py       what a command is, and the arguments of actions on the weights
+inbox.py          reads the inbox for the run
+changes.py        changes, carried out or refused
+timetable.py      changes that are known beforehand, and orders that still hold
+recorder.py       answers on their way into the log
+steering.py       applies commands at safe points
+log.py, state.py  these files; records.py: trace and arrivals
+retry.py          writing that may fail for a while
+client.py         a client of one run, and of many
+population.py     a population's directory, and who copied whom
 
 The run uses `Steering`; every other process uses `RunClient`, and `begin_all` for many runs.
 
-Imports: rl_core.arguments, rl_core.errors, rl_core.hyperparameters, rl_core.regular_file,
+Imports: rl_core.arguments, rl_core.errors, rl_core.hyperparameters, rl_core.files,
 rl_core.schedules, rl_core.seal, rl_core.validation.
 """

@@ -1,12 +1,12 @@
-"""Client of a run: sends commands to the run and waits for its answers."""
+"""Client of a run, or of many at once: sends commands and waits for the answers."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from targetnet.rl_core.arguments import path_of, require_a
 from targetnet.rl_core.control.commands import Command, Who, do_command, set_command
@@ -191,3 +191,33 @@ def ago(moment: float) -> str:
         if seconds >= 2 * size:
             return f"{math.floor(seconds / size)} {unit} ago"
     return f"{seconds:.0f} s ago"
+
+
+class CommandsToMany(NamedTuple):
+    """Which runs were sent the commands, and why the others were not; both by the run's name."""
+
+    asked: dict[str, PendingCommands]
+    problems: dict[str, str]
+
+
+def begin_all(
+    runs: Mapping[str, RunClient], commands: Callable[[], Sequence[Command]]
+) -> CommandsToMany:
+    """Sends every run commands of its own, and waits for no answer.
+
+    A run that has ended, or has lost its directory, does not keep the others from theirs.
+
+    Args:
+      runs: client of each run, by name.
+      commands: makes the commands; called for each run, because an id belongs to one run alone.
+
+    Raises:
+      BadCommand: the commands cannot be sent; no run was sent any.
+    """
+    asked, problems = {}, {}
+    for name, run in runs.items():
+        try:
+            asked[name] = run.begin(commands())
+        except (NotRunning, RunDirError) as error:
+            problems[name] = str(error)
+    return CommandsToMany(asked, problems)

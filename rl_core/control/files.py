@@ -1,4 +1,4 @@
-"""Paths of the control files, writing of complete files, and the lock of a live run."""
+"""Paths of the control files, and the lock of a live run."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import secrets
 import stat
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from targetnet.rl_core.control.commands import Command, dump
 from targetnet.rl_core.errors import RunDirError, in_one_line, reason_of
-from targetnet.rl_core.regular_file import open_regular, writing
+from targetnet.rl_core.files import clear_unfinished, open_regular, unfinished, write_whole, writing
 
 _WRITTEN_BY_THEN = 60.0  # seconds in which a command is written
-_UNFINISHED = re.compile(r"\..+\.\d+\.tmp")
 _instant, _sent_in_it = 0, 0
 
 
@@ -52,7 +49,7 @@ class ControlFiles:
             self.inbox.chmod(0o700)
             if not self.token.exists() or not self.token.stat().st_size:
                 # In one piece: an empty one would refuse everybody for ever.
-                new = _unfinished(self.token)
+                new = unfinished(self.token)
                 new.unlink(missing_ok=True)
                 file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with os.fdopen(file, "w") as token:
@@ -114,15 +111,6 @@ class RunLock(FileLock):
         clear_unfinished(files.inbox, _is_given_up)
 
 
-def clear_unfinished(directory: Path, may_go: Callable[[Path], bool] = lambda path: True) -> None:
-    """Removes what `write_whole` has left unfinished in a directory; through no link."""
-    if not directory.is_symlink():
-        for path in directory.glob(".*.tmp"):
-            with contextlib.suppress(OSError):
-                if is_unfinished(path.name) and may_go(path):
-                    path.unlink()
-
-
 def _is_given_up(path: Path) -> bool:
     """Says whether the writer of an unfinished file is dead, as far as this machine knows."""
     try:
@@ -131,16 +119,6 @@ def _is_given_up(path: Path) -> bool:
         # A process of another machine or container would be alive; it takes no minute.
         return time.time() - path.lstat().st_mtime > _WRITTEN_BY_THEN
     return False
-
-
-def _unfinished(path: Path) -> Path:
-    # The leading dot keeps the unfinished file out of listings of *.json.
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
-
-
-def is_unfinished(name: str) -> bool:
-    """Says whether a file of this name is one that `write_whole` has not finished."""
-    return bool(_UNFINISHED.fullmatch(name))
 
 
 def is_alive(files: ControlFiles) -> bool:
@@ -184,24 +162,3 @@ def _unique_microseconds(seconds: float) -> int:
     _sent_in_it = _sent_in_it + 1 if instant == _instant else 0
     _instant = instant
     return instant + _sent_in_it
-
-
-def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Writes a file so that a reader sees the old file or the complete new one.
-
-    Args:
-      path: path of the file.
-      data: the new content.
-      durable: True also protects against a power cut, at the price of an fsync.
-    """
-    temporary = _unfinished(path)
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

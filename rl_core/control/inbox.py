@@ -13,7 +13,7 @@ from pathlib import Path
 from targetnet.rl_core.control.commands import MAX_BYTES, BadCommand, Command, parse_command
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.errors import reason_of
-from targetnet.rl_core.regular_file import open_regular
+from targetnet.rl_core.files import open_regular
 
 _FILE = re.compile(r"\d{1,20}-([0-9a-f]{32})\.json")
 # A directory's time stamp advances in ticks of some milliseconds. A file that arrives in the same

@@ -22,11 +22,10 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from targetnet.rl_core.control.commands import require_shallow
-from targetnet.rl_core.control.weight_actions import WEIGHT_ACTIONS
+from targetnet.rl_core.control.commands import WEIGHT_ACTIONS, require_shallow
 from targetnet.rl_core.errors import RunDirError, reason_of
+from targetnet.rl_core.files import open_regular, writing
 from targetnet.rl_core.hyperparameters import as_text
-from targetnet.rl_core.regular_file import open_regular, writing
 from targetnet.rl_core.seal import sealed_line, unsealed_line
 
 _BLOCK = 1 << 16  # bytes per read when the file is read backwards from its end

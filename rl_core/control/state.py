@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from targetnet.rl_core.control.files import ControlFiles, is_alive, write_whole
+from targetnet.rl_core.control.files import ControlFiles, is_alive
 from targetnet.rl_core.control.log import require_length
 from targetnet.rl_core.errors import RunDirError, in_one_line, reason_of
+from targetnet.rl_core.files import read_regular, write_whole, writing
 from targetnet.rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob, as_text, plain
-from targetnet.rl_core.regular_file import read_regular, writing
 
 RunStatus = Literal[
     "running", "paused", "evaluating", "finished", "stopped", "interrupted", "failed"

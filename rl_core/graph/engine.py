@@ -22,10 +22,10 @@ from tensorflow.core.protobuf import config_pb2
 
 from targetnet.rl_core.errors import BoundsError, RlCoreError
 from targetnet.rl_core.graph.feeds import explain_feeds, feed_check
-from targetnet.rl_core.graph.saver import SavedVariables, Saver
+from targetnet.rl_core.graph.tf1 import SavedVariables, Saver
 from targetnet.rl_core.graph.xla_cache import XlaCache, tell_tensorflow
 from targetnet.rl_core.lazy import ONEDNN_VARIABLE, XLA_FLAGS
-from targetnet.rl_core.memory import give_back_memory
+from targetnet.rl_core.machine import give_back_memory
 
 try:
     from tensorflow.python.eager import context as _eager_context

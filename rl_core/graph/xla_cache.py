@@ -31,9 +31,9 @@ from pathlib import Path
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
+from targetnet.rl_core.files import read_regular
 from targetnet.rl_core.lazy import XLA_FLAGS
 from targetnet.rl_core.machine import cores, processor_features
-from targetnet.rl_core.regular_file import read_regular
 
 CACHE_VARIABLE, FLAGS_VARIABLE = "TARGETNET_XLA_CACHE", "TF_XLA_FLAGS"
 _IN_MEMORY = "ram://targetnet-xla"

@@ -10,12 +10,11 @@
     memory.py       all three as one
     contents.py     rows as arrays, for checkpoints and digests
 
-Imports: rl_core.errors, rl_core.graph, rl_core.memory, rl_core.random.
+Imports: rl_core.errors, rl_core.graph, rl_core.machine, rl_core.random.
 """
 
-from targetnet.rl_core.memory import check_memory, format_bytes
+from targetnet.rl_core.machine import check_memory, format_bytes
 from targetnet.rl_core.replay.contents import ReplayContents
-from targetnet.rl_core.replay.epochs import EpochSampler
 from targetnet.rl_core.replay.items import Items, NStepTransitions, Transitions
 from targetnet.rl_core.replay.memory import ReplayMemory
 from targetnet.rl_core.replay.prioritized import PrioritizedSampler
@@ -26,7 +25,7 @@ from targetnet.rl_core.replay.rows import (
     newest_frame,
     transition_columns,
 )
-from targetnet.rl_core.replay.samplers import DrawnRows, Sampler, UniformSampler
+from targetnet.rl_core.replay.samplers import DrawnRows, EpochSampler, Sampler, UniformSampler
 from targetnet.rl_core.replay.sequences import STATE, Sequences, StoredSequences
 from targetnet.rl_core.replay.valid_rows import ValidRows
 

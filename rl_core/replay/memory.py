@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from targetnet.rl_core.memory import check_memory
+from targetnet.rl_core.machine import check_memory
 from targetnet.rl_core.random import Stream
 from targetnet.rl_core.replay.items import Items, Transitions
 from targetnet.rl_core.replay.rows import Rows

@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.graph.large import large_variable, write_at
-from targetnet.rl_core.memory import check_memory
+from targetnet.rl_core.machine import check_memory
 from targetnet.rl_core.replay.rows import Column, Ring, Rows
 
 # What else is written with P time steps: (before [N], written [P N], entering [P N], leaving [L])

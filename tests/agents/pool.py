@@ -194,7 +194,7 @@ class Pool:
             try:
                 return go(run)
             finally:
-                self._give_back(run._agent)
+                self._give_back(run._parts.agent)
 
         patch.setattr(Run, "go", go_and_give_back)
         self._builds = _what_builds()

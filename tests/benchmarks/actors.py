@@ -109,8 +109,8 @@ def _of_an_update(times: list[tuple[float, int]]) -> float:
 def _alone() -> float:
     """Microseconds of an update with no actor, in phases of the same size."""
     from targetnet.agents.config.model import DqnConfig
-    from targetnet.agents.remote.in_process import InProcess
     from targetnet.agents.remote.remote_envs import RemoteEnvs
+    from targetnet.agents.remote.transport import InProcess
     from targetnet.agents.run.agent_factory import agent_for
 
     config = DqnConfig(**(_SLEEPING | {"actors": 1}))

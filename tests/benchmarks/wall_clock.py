@@ -27,8 +27,8 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.results.jobs import Job, run_jobs
 from targetnet.agents.results.peer import progress_in, venv_python
 from targetnet.agents.results.peers.sb3_worker import SETTINGS, SOURCE
-from targetnet.rl_core.control.files import write_whole
 from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line
+from targetnet.rl_core.files import write_whole
 from targetnet.rl_core.machine import processor
 from targetnet.rl_core.seal import SealError, unsealed_row
 from tests.benchmarks.performance import commit, make_venvs

@@ -13,7 +13,7 @@ from gymnasium.wrappers import (
 )
 
 from targetnet.envs import make_envs
-from targetnet.envs.elements import SelectedElements
+from targetnet.envs.env_recipe import SelectedElements
 from targetnet.rl_core.errors import ArgumentError, ConfigError, EnvError
 
 HERE = __name__

@@ -354,7 +354,7 @@ def test_gymnasium_warns_as_before_once_an_env_is_made(monkeypatch):
 def test_of_many_envs_the_first_few_are_weighed_before_the_rest_is_made(monkeypatch, each, made):
     make, opened = factory.make_single, []
     monkeypatch.setattr(factory, "memory_limit", lambda: 20 * 10**9)
-    monkeypatch.setattr("targetnet.rl_core.memory.memory_limit", lambda: 20 * 10**9)
+    monkeypatch.setattr("targetnet.rl_core.machine.memory_limit", lambda: 20 * 10**9)
     monkeypatch.setattr(factory, "resident_bytes", lambda: 10**9 + each * len(opened))
     monkeypatch.setattr(factory, "make_single", lambda *a: opened.append(make(*a)) or opened[-1])
     if made is None:
@@ -371,7 +371,7 @@ def test_of_many_envs_the_first_few_are_weighed_before_the_rest_is_made(monkeypa
 
 def test_a_hundred_million_envs_are_refused_before_any_is_made(monkeypatch):
     monkeypatch.setattr(factory, "make_single", None)
-    monkeypatch.setattr("targetnet.rl_core.memory.memory_limit", lambda: 20 * 10**9)
+    monkeypatch.setattr("targetnet.rl_core.machine.memory_limit", lambda: 20 * 10**9)
     for vectorization in ("sync", "async", "vector_entry_point", "envpool"):
         with pytest.raises(MemoryLimitError, match="num_envs = 100,000,000 needs at least"):
             make_envs("CartPole-v1", 10**8, seed=0, vectorization=vectorization)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from targetnet.envs import make_envs
-from targetnet.envs.seed_globals import SeedGlobals
-from targetnet.envs.seeding import episode_seed
+from targetnet.envs.seeding import SeedGlobals, episode_seed
 from targetnet.rl_core.errors import EnvError
 from tests.gymnasium_versions import TAXI
 

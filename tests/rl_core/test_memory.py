@@ -7,13 +7,13 @@ import sys
 import pytest
 
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.memory import give_back_memory
+from targetnet.rl_core.machine import give_back_memory
 
 # 100 MB in pieces that malloc does not map one by one; a piece at the end keeps the heap's top.
 FREED = """
 import ctypes
 from pathlib import Path
-from targetnet.rl_core.memory import give_back_memory
+from targetnet.rl_core.machine import give_back_memory
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]

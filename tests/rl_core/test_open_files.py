@@ -6,7 +6,7 @@ import resource
 import pytest
 
 from targetnet.rl_core.errors import RlCoreError
-from targetnet.rl_core.open_files import make_room_for_files
+from targetnet.rl_core.machine import make_room_for_files
 
 
 @pytest.fixture

@@ -1,13 +1,19 @@
-"""Entries of a run's log for the page: the newest ones, and those that came since."""
+"""Entries of a run's log for the page, and the commands of the page that no run has read yet.
+
+What a dead run has not read is taken back. Otherwise it would lie in its inbox, and change the run
+when it is resumed, maybe days later.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import shlex
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from targetnet.rl_core.control.client import PendingCommands
 from targetnet.rl_core.control.commands import ACTIONS
 from targetnet.rl_core.control.log import Entry, LogTail
 from targetnet.rl_core.errors import RunDirError
@@ -97,3 +103,28 @@ def _size(log: Path) -> int:
         return log.lstat().st_size
     except OSError:  # the reader says what is wrong, or reads nothing
         return 0
+
+
+class UnreadCommands:
+    """Commands that no run has read yet."""
+
+    def __init__(self) -> None:
+        self._unread: dict[Path, list[PendingCommands]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, run: Path, asked: PendingCommands) -> None:
+        """Notes commands that were sent to a run."""
+        with self._lock:
+            before = [of for of in self._unread.get(run, ()) if of.is_unread]
+            self._unread[run] = [*before, asked]
+
+    def take_back(self, run: Path) -> None:
+        """Withdraws what a run that is not alive has not read.
+
+        Raises:
+          RunDirError: a command cannot be removed from the inbox.
+        """
+        with self._lock:
+            unread = self._unread.pop(run, ())
+        for asked in unread:
+            asked.withdraw()

@@ -15,14 +15,12 @@ from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from werkzeug.wrappers import Request, Response
 
-from targetnet.rl_core.board.steer import members
-from targetnet.rl_core.board.steer.changes import for_page, read_changes
+from targetnet.rl_core.board.steer import runs
+from targetnet.rl_core.board.steer.changes import UnreadCommands, for_page, read_changes
 from targetnet.rl_core.board.steer.curves import MOST_POINTS, Curves
-from targetnet.rl_core.board.steer.guard import Guard
-from targetnet.rl_core.board.steer.peer import refuse_others
+from targetnet.rl_core.board.steer.guard import Guard, refuse_others
 from targetnet.rl_core.board.steer.runs import Runs, UnknownRun, log_directories
-from targetnet.rl_core.board.steer.unread_commands import UnreadCommands
-from targetnet.rl_core.control.client import NotRunning, RunClient
+from targetnet.rl_core.control.client import NotRunning, RunClient, begin_all
 from targetnet.rl_core.control.commands import (
     MAX_BYTES,
     BadCommand,
@@ -33,10 +31,9 @@ from targetnet.rl_core.control.commands import (
 )
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.log import require_length
-from targetnet.rl_core.control.many import begin_all
 from targetnet.rl_core.control.state import read_state
 from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line
-from targetnet.rl_core.regular_file import read_regular
+from targetnet.rl_core.files import read_regular
 
 STATIC = Path(__file__).parent / "static"
 _TOKEN_BYTES = 1_000  # largest accepted token file; a real one has 33 bytes
@@ -217,8 +214,8 @@ class SteerPlugin(base_plugin.TBPlugin):
 
     def _show_members(self, request: Request) -> Any:
         population = self._runs.require_population(request.args.get("name", ""))
-        positions = members.read_positions(request.args.getlist("of"))
-        shown = members.show(self._runs, population, positions)
+        positions = runs.read_positions(request.args.getlist("of"))
+        shown = runs.show(self._runs, population, positions)
         for member in shown["members"]:
             if not member["alive"] and member["status"] != "damaged":
                 self._sent.take_back(self._runs.require(member["run"]).run)

@@ -21,7 +21,7 @@ from targetnet.agents.run.process import stop_on_interrupt
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.rl_core.console import Output, OutputFailed, output_guarded
-from targetnet.rl_core.memory import memory_limit
+from targetnet.rl_core.machine import memory_limit
 
 COMMAND = [sys.executable, "-m", "targetnet.agents.cli"]
 FULL = "No space left on device"

@@ -4,10 +4,9 @@ import dataclasses
 
 import pytest
 
-from targetnet.agents.cluster import actor_nodes
-from targetnet.agents.cluster.actor_nodes import ActorNodes
+from targetnet.agents.cluster import nodes as actor_nodes
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.nodes import Node, versions
+from targetnet.agents.cluster.nodes import ActorNodes, Node, versions
 from targetnet.rl_core.machine import processor
 
 FIRST = Node("1", "10.0.0.1", 2, versions(), processor())

@@ -13,16 +13,15 @@ import pytest
 
 from targetnet.agents.cluster import remote_job
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.healthy_nodes import NoNodeLeft
+from targetnet.agents.cluster.nodes import NoNodeLeft
 from targetnet.agents.cluster.remote_job import MOST_DEATHS, RemoteJob
-from targetnet.agents.cluster.scratch import Scratch
-from targetnet.agents.cluster.worker import Worker
+from targetnet.agents.cluster.worker import Scratch, Worker
 from targetnet.agents.saved.machines import machines_of
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.control.commands import do_command, set_command
 from targetnet.rl_core.control.files import ControlFiles, is_alive, submit
 from targetnet.rl_core.control.log import read_log
-from targetnet.rl_core.control.trace import read_trace
+from targetnet.rl_core.control.records import read_trace
 from tests.agents.cluster import toys
 from tests.agents.cluster.toys import ToyActor, toy, usable, wait_for
 

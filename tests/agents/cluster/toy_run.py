@@ -17,10 +17,11 @@ import numpy as np
 
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.control.commands import parse_command
-from targetnet.rl_core.control.files import ControlFiles, RunLock, write_whole
+from targetnet.rl_core.control.files import ControlFiles, RunLock
 from targetnet.rl_core.control.log import ControlLog, Entry, require_length
-from targetnet.rl_core.control.persistent_orders import standing_orders
-from targetnet.rl_core.control.trace import TraceFile
+from targetnet.rl_core.control.records import TraceFile
+from targetnet.rl_core.control.timetable import standing_orders
+from targetnet.rl_core.files import write_whole
 
 DAMAGED = 3
 stopping = []

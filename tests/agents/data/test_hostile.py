@@ -19,7 +19,7 @@ from minari.dataset.minari_storage import MinariStorage
 from PIL import Image
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.data.errors import DataError
+from targetnet.agents.data.metadata import DataError
 from targetnet.agents.data.minari_files import Dataset
 from targetnet.agents.data.run_dataset import fill, with_dataset
 from targetnet.agents.run.agent_factory import agent_for

@@ -13,7 +13,7 @@ from targetnet.agents.cli.main import main
 from targetnet.agents.config.files import read_toml
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.episodes import _require_rows
-from targetnet.agents.data.errors import DataError
+from targetnet.agents.data.metadata import DataError
 from targetnet.agents.data.minari_files import Form, write
 from targetnet.agents.data.record import record
 from targetnet.agents.policy.load import load_policy

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from targetnet.agents.config.envs import training_envs
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.data.errors import DataError
+from targetnet.agents.data.metadata import DataError
 from targetnet.agents.data.minari_files import Dataset, directory_of, write
 from targetnet.agents.data.rows import DatasetRows
 from targetnet.agents.data.run_dataset import fill, with_dataset

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.data.errors import DataError
+from targetnet.agents.data.metadata import DataError
+from targetnet.agents.data.rows import EpisodeStreams
 from targetnet.agents.data.run_dataset import fill, with_dataset
-from targetnet.agents.data.streams import EpisodeStreams
 from targetnet.agents.run.agent_factory import agent_for
 from targetnet.envs import make_envs
 from tests.agents.data.datasets import random_episodes, written

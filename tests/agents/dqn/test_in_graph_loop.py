@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.compiled import InGraphLoop, LoopCounts, chunk_placeholders
 from targetnet.agents.loops.plain import LearnClock, LoopState
-from targetnet.rl_core.optimizers.freeze_schedule import Arm, FreezeSchedule
+from targetnet.rl_core.optimizers.freeze import Arm, FreezeSchedule
 
 BLOCKS = ("torso", "head", "value")
 ARMS = [("torso",), (), ("head", "value")]

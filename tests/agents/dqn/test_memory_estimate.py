@@ -9,7 +9,7 @@ from targetnet.agents.dqn.memory_estimate import needs, network_size, weight_cop
 from targetnet.agents.dqn.network import build_network
 from targetnet.agents.run.train import train
 from targetnet.rl_core.errors import MemoryLimitError
-from targetnet.rl_core.memory import Need, check_needs
+from targetnet.rl_core.machine import Need, check_needs
 from targetnet.rl_core.replay import transition_columns
 
 FRAME, PLANES = (84, 84, 4), (10, 10, 6)

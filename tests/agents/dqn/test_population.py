@@ -166,7 +166,7 @@ def test_each_member_acts_with_its_own_copy_of_the_network():
 
 def test_members_that_do_not_fit_into_memory_together_are_refused(monkeypatch):
     config = configs("scalar", replay_capacity=100_000)[0]
-    monkeypatch.setattr("targetnet.rl_core.memory.memory_limit", lambda: 4_000_000)
+    monkeypatch.setattr("targetnet.rl_core.machine.memory_limit", lambda: 4_000_000)
     made(config).close()
     with pytest.raises(MemoryLimitError, match=r"100,000 rows for each of 2 members 4\.4 MB"):
         population([config] * 2)

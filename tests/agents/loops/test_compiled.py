@@ -17,7 +17,7 @@ from targetnet.envs.in_graph.resident import ResidentEnvs
 from targetnet.envs.in_graph.table import make_rules
 from targetnet.rl_core import Engine
 from targetnet.rl_core.control.files import ControlFiles
-from targetnet.rl_core.control.trace import read_trace
+from targetnet.rl_core.control.records import read_trace
 from targetnet.rl_core.errors import EnvError
 from targetnet.rl_core.random import Draws
 from tests.rl_core.replay.memories import named

@@ -6,7 +6,7 @@ import pytest
 from targetnet.agents.cli.main import main
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.policy.warm_start import fitted
+from targetnet.agents.policy.trained_policy import fitted
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir

@@ -19,7 +19,7 @@ from targetnet.agents.population.exchanges import PopulationExchanges
 from targetnet.agents.population.repeat import repeat_population
 from targetnet.agents.population.train import resume_population, train_population
 from targetnet.agents.run.repeat import repeat
-from targetnet.rl_core.control.exchanges import ExchangeRecord
+from targetnet.rl_core.control.population import ExchangeRecord
 from targetnet.rl_core.errors import RunDirError
 from tests.agents.kills import count_down, finish, in_a_fork
 from tests.agents.population.test_exchanges import NAMES, PBT, digests, members, steer

@@ -11,7 +11,7 @@ import shutil
 import pytest
 
 from targetnet.agents.population import train as training
-from targetnet.agents.population.changes import PopulationChange
+from targetnet.agents.population.directory import PopulationChange
 from targetnet.agents.population.runner import PopulationRunner
 from targetnet.agents.population.train import resume_population, train_population
 from targetnet.agents.run.resume import ResumePlan

@@ -12,12 +12,16 @@ import pytest
 from targetnet.agents.config.members import as_members
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.population import directory
-from targetnet.agents.population.changes import PopulationChange
-from targetnet.agents.population.directory import PopulationDir
+from targetnet.agents.population.directory import PopulationChange, PopulationDir
 from targetnet.agents.run.agent_factory import load_initial, save_initial
 from targetnet.agents.saved.directory import RunDir
-from targetnet.rl_core.control.exchanges import Exchange, ExchangeRecord, MemberRecord
-from targetnet.rl_core.control.population import CHANGE, POPULATION
+from targetnet.rl_core.control.population import (
+    CHANGE,
+    POPULATION,
+    Exchange,
+    ExchangeRecord,
+    MemberRecord,
+)
 from targetnet.rl_core.errors import ConfigError, RunDirError
 from targetnet.rl_core.seal import sealed_json
 from tests.agents.kills import count_down, finish, in_a_fork

@@ -14,9 +14,9 @@ from targetnet.agents.cli.main import main
 from targetnet.agents.config.members import as_members
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.population import Population
-from targetnet.agents.population.exchange_barrier import ExchangeBarrier
 from targetnet.agents.population.exchanges import PopulationExchanges
 from targetnet.agents.population.repeat import repeat_population
+from targetnet.agents.population.scheduler import ExchangeBarrier
 from targetnet.agents.population.train import resume_population, train_population
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
@@ -25,9 +25,9 @@ from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.board.read_events import read_scalars
 from targetnet.rl_core.control import steering
 from targetnet.rl_core.control.commands import do_command
-from targetnet.rl_core.control.exchanges import ExchangeRecord
 from targetnet.rl_core.control.files import ControlFiles, submit
 from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.population import ExchangeRecord
 from targetnet.rl_core.control.state import read_state
 from targetnet.rl_core.errors import RunDirError
 from targetnet.rl_core.seal import sealed_line

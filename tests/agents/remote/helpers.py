@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.remote.deliveries import ActorLost
-from targetnet.agents.remote.in_process import InProcess
+from targetnet.agents.remote.transport import InProcess
 from tests.agents.remote.toy import ID
 
 SETTINGS = {

@@ -6,7 +6,7 @@ import pytest
 from targetnet.agents.remote.actor_pool import ActorPool
 from targetnet.agents.remote.actor_replacement import StoppedWaiting
 from targetnet.agents.remote.deliveries import ActorLost
-from targetnet.agents.remote.in_process import InProcess
+from targetnet.agents.remote.transport import InProcess
 from targetnet.rl_core.errors import EnvWorkerLost
 from tests.agents.remote.helpers import Repeating, Unreliable, config
 from tests.agents.remote.test_collector import network

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from targetnet.agents.remote.actor_record import ActorRecord
+from targetnet.agents.remote.actor_replacement import ActorRecord
 from targetnet.agents.remote.collector import Collector
 from targetnet.agents.remote.deliveries import ActorFault, Request
 from targetnet.agents.remote.ray_actors import RemoteCollector

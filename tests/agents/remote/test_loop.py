@@ -22,17 +22,17 @@ from targetnet.agents.loops.plain import LearnClock, LoopState
 from targetnet.agents.remote import run_actors
 from targetnet.agents.remote.collector import Collector
 from targetnet.agents.remote.deliveries import Request
-from targetnet.agents.remote.in_process import InProcess
 from targetnet.agents.remote.loop import epsilon_of, remote_loop
 from targetnet.agents.remote.remote_envs import RemoteEnvs
+from targetnet.agents.remote.transport import InProcess
 from targetnet.agents.run.agent_factory import arguments_for
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
-from targetnet.rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.records import Arrival, ArrivalsFile, read_arrivals
 from targetnet.rl_core.control.state import read_state
 from targetnet.rl_core.errors import (
     ArgumentError,

@@ -13,9 +13,9 @@ import pytest
 from targetnet.agents.remote.actor_pool import ActorPool
 from targetnet.agents.remote.actor_replacement import StoppedWaiting
 from targetnet.agents.remote.deliveries import Request
-from targetnet.agents.remote.in_process import InProcess
 from targetnet.agents.remote.ray_actors import RayActors
 from targetnet.agents.remote.remote_envs import RemoteEnvs
+from targetnet.agents.remote.transport import InProcess
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.rl_core.errors import EnvFailed, RlCoreError

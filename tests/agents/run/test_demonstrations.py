@@ -19,7 +19,7 @@ from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.control.files import ControlFiles
-from targetnet.rl_core.control.trace import read_trace
+from targetnet.rl_core.control.records import read_trace
 from targetnet.rl_core.errors import RlCoreError
 from tests.agents.data.datasets import random_dataset, random_episodes, written
 from tests.agents.run.interrupting import Crash, crash_at, curves, setting

@@ -41,19 +41,17 @@ def always(action):
 def test_averaged_weights_have_returns_of_their_own(envs):
     reported = []
     acting = SimpleNamespace(greedy_averaged=always(1))
-    evaluations = Evaluations(
+    parts = SimpleNamespace(
         agent=SimpleNamespace(config=envs.config, greedy=always(0), acting=acting),
         control=SimpleNamespace(state=SimpleNamespace(env_step=7), evaluating=False, stopped=False),
         clock=SimpleNamespace(stopped=contextlib.nullcontext),
-        envs=envs,
         reporter=SimpleNamespace(evaluation=lambda *of: reported.append(of)),
         display=SimpleNamespace(
             line=lambda text: None, evaluating=lambda _: contextlib.nullcontext(lambda *_: None)
         ),
-        safe_point=lambda: None,
-        give_turn=lambda: None,
-        due=0,
-        check_is_due=False,
+        steering=SimpleNamespace(safe_point=lambda: None),
+        scheduler=SimpleNamespace(give=lambda: None),
     )
+    evaluations = Evaluations(parts, envs, due=0, check_is_due=False)
     evaluations.make(2)
     assert reported == [([0.0, 0.0], [1.0, 1.0], 7)]

@@ -17,8 +17,8 @@ from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.control.commands import do_command
 from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.records import read_trace
 from targetnet.rl_core.control.state import read_state
-from targetnet.rl_core.control.trace import read_trace
 from targetnet.rl_core.errors import RlCoreError, RunDirError
 
 SHORT = {

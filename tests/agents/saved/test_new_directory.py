@@ -2,7 +2,7 @@
 
 import pytest
 
-from targetnet.agents.saved.new_directory import new_directory, require_new
+from targetnet.agents.saved.directory import new_directory, require_new
 from targetnet.rl_core.errors import RlCoreError
 
 

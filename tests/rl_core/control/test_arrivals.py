@@ -2,7 +2,7 @@
 
 import pytest
 
-from targetnet.rl_core.control.arrivals import (
+from targetnet.rl_core.control.records import (
     Arrival,
     ArrivalsFile,
     read_arrivals,

@@ -12,17 +12,12 @@ import pytest
 
 from targetnet.rl_core.control import files as files_module
 from targetnet.rl_core.control import state as state_module
-from targetnet.rl_core.control.files import (
-    ControlFiles,
-    RunLock,
-    clear_unfinished,
-    is_alive,
-    write_whole,
-)
+from targetnet.rl_core.control.files import ControlFiles, RunLock, is_alive
 from targetnet.rl_core.control.log import ControlLog, LogTail, read_log
+from targetnet.rl_core.control.records import TraceFile, checksums, read_trace
 from targetnet.rl_core.control.state import read_state
-from targetnet.rl_core.control.trace import TraceFile, checksums, read_trace
 from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.files import clear_unfinished, write_whole
 from tests.rl_core.control.entries import entry
 
 # The log.

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from targetnet.rl_core.control.client import RunClient
+from targetnet.rl_core.control.client import RunClient, begin_all
 from targetnet.rl_core.control.commands import BadCommand, do_command, set_command
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.log import read_log
-from targetnet.rl_core.control.many import begin_all
 
 FAKE_POPULATION = Path(__file__).parent / "fake_population.py"
 ROOT = Path(__file__).parents[3]

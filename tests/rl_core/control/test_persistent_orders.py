@@ -4,7 +4,7 @@ import pytest
 
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.log import ControlLog, Entry
-from targetnet.rl_core.control.persistent_orders import (
+from targetnet.rl_core.control.timetable import (
     PersistentOrders,
     note_of_move,
     standing_orders,

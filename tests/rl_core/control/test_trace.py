@@ -6,7 +6,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from targetnet.rl_core.control.trace import TraceFile, read_trace, require_trace
+from targetnet.rl_core.control.records import TraceFile, read_trace, require_trace
 from targetnet.rl_core.errors import RunDirError
 
 

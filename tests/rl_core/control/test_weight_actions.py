@@ -4,10 +4,16 @@ import math
 
 import pytest
 
-from targetnet.rl_core.control.commands import BadCommand, do_command, dump, parse_command
+from targetnet.rl_core.control.commands import (
+    BadCommand,
+    as_value,
+    do_command,
+    dump,
+    parse_command,
+    words_of,
+)
 from targetnet.rl_core.control.log import Entry
 from targetnet.rl_core.control.timetable import PlannedAction
-from targetnet.rl_core.control.weight_actions import as_value, words_of
 from targetnet.rl_core.errors import BoundsError
 from tests.rl_core.control.conftest import Bench
 

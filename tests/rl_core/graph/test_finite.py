@@ -14,8 +14,8 @@ from targetnet.rl_core.graph.finite import (
 )
 from targetnet.rl_core.graph.sync import copy_vars
 from targetnet.rl_core.optimizers.adam import Adam
+from targetnet.rl_core.optimizers.calls import FusedCalls, PhaseCalls
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
-from targetnet.rl_core.optimizers.phase import FusedCalls, PhaseCalls
 from tests.rl_core.known_age import KnownAge
 
 NONE, TORSO = frozenset(), frozenset({"torso"})

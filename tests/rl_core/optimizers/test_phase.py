@@ -8,8 +8,8 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core import ApplyOps, PhaseCalls, blocks_of, fused_updates
 from targetnet.rl_core.optimizers.adam import Adam
+from targetnet.rl_core.optimizers.calls import FusedCalls
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
-from targetnet.rl_core.optimizers.phase import FusedCalls
 from tests.rl_core.known_age import KnownAge
 
 close_to = functools.partial(pytest.approx, rel=1e-5)

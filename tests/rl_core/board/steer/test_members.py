@@ -7,7 +7,7 @@ import urllib.parse
 
 import pytest
 
-from targetnet.rl_core.board.steer.members import BadPosition, by_number, in_one, read_positions
+from targetnet.rl_core.board.steer.runs import BadPosition, by_number, in_one, read_positions
 from targetnet.rl_core.control.client import RunClient
 from targetnet.rl_core.control.commands import MAX_BYTES
 from targetnet.rl_core.control.files import ControlFiles

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from targetnet.rl_core.board.steer import peer
-from targetnet.rl_core.board.steer.peer import refuse_others
+from targetnet.rl_core.board.steer import guard
+from targetnet.rl_core.board.steer.guard import refuse_others
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
 SERVER, CLIENT = "0100007F:1776", "0100007F:C001"  # 127.0.0.1, ports 6006 and 49153
@@ -30,7 +30,7 @@ def tables(tmp_path, monkeypatch):
         for path, lines in zip(paths, (four, six), strict=True):
             if lines is not None:
                 path.write_text(HEAD + lines)
-        monkeypatch.setattr(peer, "_TABLES", paths)
+        monkeypatch.setattr(guard, "_TABLES", paths)
 
     return write
 
@@ -92,5 +92,5 @@ def test_a_real_connection_of_ones_own_is_let_in_and_of_another_user_is_not(host
         }  # fmt: skip
         assert refuse_others(environ) is None
         monkeypatch.setattr(os, "getuid", lambda: MINE + 1)
-        monkeypatch.setattr(peer, "_ROOT", MINE + 1)
+        monkeypatch.setattr(guard, "_ROOT", MINE + 1)
         assert f"this one is user {MINE}" in refuse_others(environ).reason

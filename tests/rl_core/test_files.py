@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from targetnet.rl_core.regular_file import open_regular, read_regular
+from targetnet.rl_core.files import open_regular, read_regular
 
 
 @pytest.fixture

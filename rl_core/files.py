@@ -1,4 +1,4 @@
-"""Safe opening of files that another person may have created; syncing, errors of writing.
+"""Files: opened safely if another person may have created them; written whole; synced.
 
 Reading a pipe would wait, a device never ends, and a link may point anywhere, so only regular
 files of a bounded size are read.
@@ -10,11 +10,14 @@ import contextlib
 import errno
 import io
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from targetnet.rl_core.errors import RunDirError, reason_of
+
+_UNFINISHED = re.compile(r"\..+\.\d+\.tmp")
 
 
 def open_regular(path: Path, *, most: int | None = None, follow: bool = False) -> io.BufferedReader:
@@ -78,3 +81,44 @@ def writing(what: Path | str) -> Iterator[None]:
         raise
     except OSError as error:
         raise RunDirError(f"cannot write {what}: {reason_of(error)}") from None
+
+
+def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Writes a file so that a reader sees the old file or the complete new one.
+
+    Args:
+      path: path of the file.
+      data: the new content.
+      durable: True also protects against a power cut, at the price of an fsync.
+    """
+    temporary = unfinished(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def unfinished(path: Path) -> Path:
+    """Returns the place of a file that is not finished."""
+    # The leading dot keeps the unfinished file out of listings of *.json.
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def is_unfinished(name: str) -> bool:
+    """Says whether a file of this name is one that `write_whole` has not finished."""
+    return bool(_UNFINISHED.fullmatch(name))
+
+
+def clear_unfinished(directory: Path, may_go: Callable[[Path], bool] = lambda path: True) -> None:
+    """Removes what `write_whole` has left unfinished in a directory; through no link."""
+    if not directory.is_symlink():
+        for path in directory.glob(".*.tmp"):
+            with contextlib.suppress(OSError):
+                if is_unfinished(path.name) and may_go(path):
+                    path.unlink()
