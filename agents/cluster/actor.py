@@ -7,9 +7,8 @@ from threading import Event
 from typing import Any
 
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.messages import NodeFacts
+from targetnet.agents.cluster.messages import JobInputs, NodeFacts
 from targetnet.agents.cluster.nodes import PACKAGES, HealthyNodes, NoNodeLeft, looker
-from targetnet.agents.cluster.remote_job import JobInputs
 from targetnet.rl_core.errors import in_one_line
 
 _WAIT_SECONDS = 0.2  # between two looks whether home still wants an answer

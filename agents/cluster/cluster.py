@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from targetnet.agents.cluster.connect import ClusterError, connected
+from targetnet.agents.cluster.messages import JobInputs
 from targetnet.agents.cluster.nodes import (
     HealthyNodes,
     Node,
@@ -15,7 +16,7 @@ from targetnet.agents.cluster.nodes import (
     differing_processors,
     require_same_versions,
 )
-from targetnet.agents.cluster.remote_job import JobInputs, RemoteJob
+from targetnet.agents.cluster.remote_job import RemoteJob
 
 
 class Cluster:

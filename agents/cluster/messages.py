@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 PIECE = 4 << 20  # bytes of one answer
@@ -63,3 +66,37 @@ class NodeReport(NamedTuple):
     command_files: set[str]
     checkpoints: dict[str, list[int]]
     more: bool
+
+
+def file_name(word: str) -> str:
+    """Returns the name on the other machine of a file that a word of the command names."""
+    return f"{Path(word).name.removesuffix('.toml')}.toml"
+
+
+@dataclass(frozen=True)
+class JobInputs:
+    """The files of a command, and what it asks of a machine.
+
+    Attributes:
+      tree: directory that it fills, and goes on with if it is there: a word of the command.
+      runs: run directories: the tree itself, or the members of a population in it.
+      files: contents of the TOML files that it reads, each by the word that names it.
+      cpus: CPUs that it uses.
+      keep: newest checkpoints that a run keeps.
+    """
+
+    tree: Path
+    runs: Sequence[Path]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    cpus: int = 1
+    keep: int = 2
+
+    def arguments(self, command: Sequence[str]) -> list[str]:
+        """Returns the command's words after the program, as they are on the other machine."""
+        names = {word: file_name(word) for word in self.files} | {str(self.tree): self.tree.name}
+        return [names.get(word, word) for word in command[1:]]
+
+    def names(self) -> list[str]:
+        """Returns the runs as they are named in the tree: "" for itself, "m00/" for a member."""
+        names = [path.relative_to(self.tree).as_posix() for path in self.runs]
+        return ["" if name == "." else f"{name}/" for name in names]

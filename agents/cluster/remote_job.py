@@ -4,51 +4,16 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from targetnet.agents.cluster.actor import JobActor, JobCancelled, NodeLost
 from targetnet.agents.cluster.connect import ClusterError
 from targetnet.agents.cluster.local_mirror import LocalMirror, LocalRuns
+from targetnet.agents.cluster.messages import JobInputs
 from targetnet.agents.cluster.nodes import HealthyNodes, NoNodeLeft
 from targetnet.agents.cluster.remote_job_session import RemoteJobSession
 from targetnet.rl_core.errors import RlCoreError, in_one_line, reason_of
-
-
-@dataclass(frozen=True)
-class JobInputs:
-    """The files of a command, and what it asks of a machine.
-
-    Attributes:
-      tree: directory that it fills, and goes on with if it is there: a word of the command.
-      runs: run directories: the tree itself, or the members of a population in it.
-      files: contents of the TOML files that it reads, each by the word that names it.
-      cpus: CPUs that it uses.
-      keep: newest checkpoints that a run keeps.
-    """
-
-    tree: Path
-    runs: Sequence[Path]
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    cpus: int = 1
-    keep: int = 2
-
-    def arguments(self, command: Sequence[str]) -> list[str]:
-        """Returns the command's words after the program, as they are on the other machine."""
-        names = {word: file_name(word) for word in self.files} | {str(self.tree): self.tree.name}
-        return [names.get(word, word) for word in command[1:]]
-
-    def names(self) -> list[str]:
-        """Returns the runs as they are named in the tree: "" for itself, "m00/" for a member."""
-        names = [path.relative_to(self.tree).as_posix() for path in self.runs]
-        return ["" if name == "." else f"{name}/" for name in names]
-
-
-def file_name(word: str) -> str:
-    """Returns the name on the other machine of a file that a word of the command names."""
-    return f"{Path(word).name.removesuffix('.toml')}.toml"
-
 
 MOST_DEATHS = 3  # of nodes, without a new checkpoint in between
 _INTERRUPTED = 130

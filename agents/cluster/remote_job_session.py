@@ -9,9 +9,8 @@ from pathlib import Path
 from targetnet.agents.cluster.actor import JobActor
 from targetnet.agents.cluster.connect import ClusterError
 from targetnet.agents.cluster.local_mirror import LocalMirror, LocalRuns
-from targetnet.agents.cluster.messages import PIECE, NodeFacts, NodeReport
+from targetnet.agents.cluster.messages import PIECE, JobInputs, NodeFacts, NodeReport, file_name
 from targetnet.agents.cluster.nodes import differing_versions
-from targetnet.agents.cluster.remote_job import JobInputs, file_name
 from targetnet.agents.cluster.tree import is_number
 from targetnet.agents.saved.machines import add_machine
 from targetnet.rl_core.checkpoint.store import CheckpointError

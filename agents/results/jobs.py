@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from targetnet.agents.cluster.messages import JobInputs
 from targetnet.agents.cluster.process import last_line
-from targetnet.agents.cluster.remote_job import JobInputs
 from targetnet.agents.results.jobs_display import JobsDisplay, Progressed
 from targetnet.agents.results.places import HERE, Place
 from targetnet.agents.run.process import stop_on_interrupt

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from targetnet.agents.cluster.messages import JobInputs
 from targetnet.agents.cluster.process import start_child
-from targetnet.agents.cluster.remote_job import JobInputs
 from targetnet.rl_core.errors import RlCoreError
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from targetnet.agents.cluster.remote_job import JobInputs
+from targetnet.agents.cluster.messages import JobInputs
 from targetnet.agents.results.jobs import Job
 from targetnet.agents.results.jobs_display import Progressed
 from targetnet.rl_core.control.files import ControlFiles

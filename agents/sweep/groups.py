@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from targetnet.agents.cluster.remote_job import JobInputs
+from targetnet.agents.cluster.messages import JobInputs
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.config.members import names_for, population_text
 from targetnet.agents.results.jobs_display import Progressed

@@ -7,10 +7,9 @@ import pytest
 
 from targetnet.agents.cluster.connect import ClusterError
 from targetnet.agents.cluster.local_mirror import LocalMirror, LocalRuns
-from targetnet.agents.cluster.messages import FilePiece, NodeFacts, NodeReport
+from targetnet.agents.cluster.messages import FilePiece, JobInputs, NodeFacts, NodeReport
 from targetnet.agents.cluster.node_files import sha256_of
 from targetnet.agents.cluster.nodes import versions
-from targetnet.agents.cluster.remote_job import JobInputs
 from targetnet.agents.cluster.remote_job_session import RemoteJobSession
 from targetnet.rl_core.control.commands import set_command
 from targetnet.rl_core.control.files import ControlFiles, submit

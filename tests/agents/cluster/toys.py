@@ -14,9 +14,8 @@ from targetnet.agents.cluster import (
 )
 from targetnet.agents.cluster.actor import JobCancelled, NodeLost
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.messages import NodeFacts
+from targetnet.agents.cluster.messages import JobInputs, NodeFacts
 from targetnet.agents.cluster.nodes import HealthyNodes, versions
-from targetnet.agents.cluster.remote_job import JobInputs
 from targetnet.agents.cluster.worker import Worker
 from targetnet.rl_core.errors import RlCoreError
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from targetnet.agents.cluster.messages import JobInputs
 from targetnet.agents.cluster.nodes import NoNodeLeft
 from targetnet.agents.cluster.process import last_line
-from targetnet.agents.cluster.remote_job import JobInputs
 from targetnet.agents.results.jobs import Job, run_jobs
 from targetnet.rl_core.errors import RlCoreError
 
