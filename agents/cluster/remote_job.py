@@ -115,15 +115,15 @@ class RemoteJob:
         while True:
             self._nodes.require_one(self._portable.cpus)
             actor = JobActor(self._portable, self._nodes, self._interrupted, self._killed)
-            visit = RemoteJobSession(
+            session = RemoteJobSession(
                 actor, self._home, self._runs, self._portable, self._log, self._kept
             )
             try:
                 about = actor.arrive()
                 # Another job may have found its fault while this one waited for room.
                 if about.id not in self._nodes.faulty:
-                    visit.begin(self._arguments, about)
-                    return visit.follow()
+                    session.begin(self._arguments, about)
+                    return session.follow()
             except NodeLost as lost:
                 self._lost(actor.node or "its node", lost)
             except NoNodeLeft:

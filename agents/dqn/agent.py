@@ -65,7 +65,7 @@ class Parts(MemberPart):
       values: the live values; live: as updates are fed them; own: the user's own.
       rows: gives the number of transitions that may be sampled.
       set_keys: sets the keys of the random numbers.
-      acting, learner, chunks, renewal, state, q_values: as `DqnAgent` has them.
+      acting, learner, chunks, weight_resets, state, q_values: as `DqnAgent` has them.
     """
 
     engine: Engine
@@ -77,7 +77,7 @@ class Parts(MemberPart):
     chunks: ChunkRunner | None
     state: AgentState
     q_values: QValues
-    renewal: WeightResets
+    weight_resets: WeightResets
     rows: Call
     set_keys: Call
 
@@ -152,7 +152,7 @@ class AgentGraph:
             [remembering, *([] if chunks is None else [chunks.envs])],
         )  # fmt: skip
         q_values = QValues(engine, networks, own, state)
-        renewal = WeightResets(engine, config, root, networks, learner, own, state)
+        weight_resets = WeightResets(engine, config, root, networks, learner, own, state)
         set_keys = engine.callable(None, [keys.fed], keys.assign)
         self.parts = Parts(
             engine,
@@ -164,7 +164,7 @@ class AgentGraph:
             chunks,
             state,
             q_values,
-            renewal,
+            weight_resets,
             rows,
             set_keys,
         )
@@ -250,7 +250,7 @@ class DqnAgent:
       hyperparameters: the live values; read and set them by name.
       state: weights, snapshots, digest; reads and restores all of it.
       q_values: action values of one input now, by the target, and at earlier snapshots.
-      renewal: draws weights anew, shrinks and perturbs them, recycles dormant units.
+      weight_resets: draws weights anew, shrinks and perturbs them, recycles dormant units.
       engine, replay: graph and session, and the replay memory, for looking inside.
       networks, acting, learner: the parts, with everything that the methods here leave out.
       chunks: makes many time steps in one call; None without `rules`.
@@ -303,9 +303,9 @@ class DqnAgent:
         self.config, self.num_actions, self._can_learn = config, graph.num_actions, False
         self._graph, self._parts, self.engine = graph, parts, parts.engine
         self.replay, self.networks, self.joint = graph.memory, graph.networks, graph.joint
-        self.copy_learned = graph.copy_learned
+        self.copy_learned, self.weight_resets = graph.copy_learned, parts.weight_resets
         self.acting: Actor = parts.acting
-        self.learner, self.chunks, self.renewal = parts.learner, parts.chunks, parts.renewal
+        self.learner, self.chunks = parts.learner, parts.chunks
         self.hyperparameters, self.state, self.q_values = parts.values, parts.state, parts.q_values
 
     def member(self, number: int, config: DqnConfig, joint: BatchedUpdates | None) -> DqnAgent:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.network import recurrent_of
+from targetnet.agents.dqn.objective import learned_rewards
 from targetnet.rl_core.replay import (
     STATE,
     Column,
@@ -24,23 +25,6 @@ from targetnet.rl_core.replay import (
     newest_frame,
     transition_columns,
 )
-
-
-def learned_rewards(live: LiveFeeds) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns the function from an env's rewards to those that are learned from.
-
-        learned = min(max(reward * reward_scale, -reward_clip), reward_clip)
-
-    Scale 1 and clip 1 are the clipping of Mnih et al. (2015),
-    https://doi.org/10.1038/nature14236. Clip 0 does not clip: it is fed as infinity.
-    """
-
-    def learned(reward: tf.Tensor) -> tf.Tensor:
-        limit = live["reward_clip"]
-        # `-limit` would be a scalar that XLA makes before its loop and hands to every iteration.
-        return -tf.minimum(-tf.minimum(reward * live["reward_scale"], limit), limit)
-
-    return learned
 
 
 def build_memory(

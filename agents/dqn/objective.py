@@ -303,3 +303,20 @@ class BatchValues:
         if not older:
             return target
         return [self._average(list(values)) for values in zip(target, *older, strict=True)]
+
+
+def learned_rewards(live: LiveFeeds) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns the function from an env's rewards to those that are learned from.
+
+        learned = min(max(reward * reward_scale, -reward_clip), reward_clip)
+
+    Scale 1 and clip 1 are the clipping of Mnih et al. (2015),
+    https://doi.org/10.1038/nature14236. Clip 0 does not clip: it is fed as infinity.
+    """
+
+    def learned(reward: tf.Tensor) -> tf.Tensor:
+        limit = live["reward_clip"]
+        # `-limit` would be a scalar that XLA makes before its loop and hands to every iteration.
+        return -tf.minimum(-tf.minimum(reward * live["reward_scale"], limit), limit)
+
+    return learned

@@ -10,9 +10,15 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.heads import LossInputs, head_of
 from targetnet.agents.dqn.live_feeds import LiveFeeds
-from targetnet.agents.dqn.memory import learned_rewards
 from targetnet.agents.dqn.networks import Networks
-from targetnet.agents.dqn.objective import Average, BatchValues, InConditions, Objective, Regression
+from targetnet.agents.dqn.objective import (
+    Average,
+    BatchValues,
+    InConditions,
+    Objective,
+    Regression,
+    learned_rewards,
+)
 from targetnet.rl_core.graph.large import large_variable, write_at
 from targetnet.rl_core.graph.xla import when
 from targetnet.rl_core.losses import lambda_returns, legal_only

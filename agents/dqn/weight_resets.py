@@ -78,9 +78,9 @@ class RecycleCounts(NamedTuple):
 class WeightResets(MemberPart):
     """Renews weights of one agent. Make it while the graph is being built.
 
-        agent.renewal.reset("head")
-        agent.renewal.perturb(0.8)
-        agent.renewal.recycle(0.1, "torso")
+        agent.weight_resets.reset("head")
+        agent.weight_resets.perturb(0.8)
+        agent.weight_resets.recycle(0.1, "torso")
 
     A block is the name of one, or "all". New weights are drawn by the initializers of the network,
     each time from another seed: a function of the agent's seed and of how often that was.

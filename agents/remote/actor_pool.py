@@ -19,7 +19,7 @@ from targetnet.rl_core.control.retry import RetryLater
 class ActorPool:
     """The actors of a run, whatever becomes of each of them.
 
-    Of each actor the fleet knows the requests that are not answered yet, their weights, and where
+    Of each actor the pool knows the requests that are not answered yet, their weights, and where
     its envs were after the last delivery that was taken. That is all that an actor consists of, so
     one that takes a lost one's place makes the same deliveries.
 
@@ -201,14 +201,14 @@ class ArrivalOrder:
         self.file, self._script, self._warn = file, deque(script), warn
         self._writing = RetryLater(warn)
 
-    def take(self, fleet: ActorPool) -> Delivery:
+    def take(self, pool: ActorPool) -> Delivery:
         """Returns the next delivery.
 
         Raises:
           EnvFault: the next answer is an env's fault, or an actor was lost for good.
         """
         actor = self._script.popleft().actor if self._script else None
-        answer, request = fleet.take(actor)
+        answer, request = pool.take(actor)
         arrival = Arrival(answer.actor, request.updates, answer.checksum())
         as_before = self.file.append(arrival)
         # Before the delivery is used: the log refers to it.

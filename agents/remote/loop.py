@@ -54,13 +54,13 @@ def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> 
 
 
 def _in_phases(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tick]:
-    config, fleet, ask = agent.config, envs.fleet, _Requester(agent, envs.fleet, state)
+    config, pool, ask = agent.config, envs.pool, _Requester(agent, envs.pool, state)
     while state.env_step < config.env_steps:
-        for actor in fleet.actors:
+        for actor in pool.actors:
             ask(actor)
         stats = state.learn(agent, state.due_updates)
         state.due_updates = 0
-        answers = [fleet.take(actor)[0] for actor in fleet.actors]
+        answers = [pool.take(actor)[0] for actor in pool.actors]
         stored = _StoredDeliveries(agent, state)
         for answer in answers:
             stored.add(delivered(answer))
@@ -69,14 +69,14 @@ def _in_phases(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[
 
 
 def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tick]:
-    config, fleet, ask = agent.config, envs.fleet, _Requester(agent, envs.fleet, state)
+    config, pool, ask = agent.config, envs.pool, _Requester(agent, envs.pool, state)
     assert envs.order is not None
-    for actor in fleet.actors:
-        while fleet.pending(actor) < config.actor_ahead:
+    for actor in pool.actors:
+        while pool.pending(actor) < config.actor_ahead:
             ask(actor)
     while state.env_step < config.env_steps:
         try:
-            delivery = envs.order.take(fleet)
+            delivery = envs.order.take(pool)
         except StoppedWaiting:
             return  # here is a safe point: all that was taken is stored
         stored = _StoredDeliveries(agent, state)
@@ -89,8 +89,8 @@ def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tic
 class _Requester:
     """Asks actors for one more delivery, with the present weights and live values."""
 
-    def __init__(self, agent: DqnAgent, fleet: ActorPool, state: LoopState) -> None:
-        self._agent, self._fleet, self._state = agent, fleet, state
+    def __init__(self, agent: DqnAgent, pool: ActorPool, state: LoopState) -> None:
+        self._agent, self._pool, self._state = agent, pool, state
         self._sent = sent_beside_epsilon(agent.config)
         # Which weights the actors were given last.
         self._published: tuple[int, int, int] | None = None
@@ -101,11 +101,11 @@ class _Requester:
         seen = self._state.tick if agent.config.normalize_observations else 0
         now = agent.updates, agent.state.replaced, seen
         if now != self._published:
-            self._fleet.publish(agent.state.weights())
+            self._pool.publish(agent.state.weights())
             self._published = now
         epsilon = epsilon_of(actor, live["epsilon"], agent.config)
         sent = {name: float(live[name]) for name in self._sent}
-        self._fleet.ask(actor, agent.updates, {"epsilon": epsilon} | sent)
+        self._pool.ask(actor, agent.updates, {"epsilon": epsilon} | sent)
 
 
 class _StoredDeliveries:

@@ -26,7 +26,7 @@ class RemoteEnvs(Envs):
       say: shows one line about actors that are lost or waited for.
 
     Attributes:
-      fleet: the actors.
+      pool: the actors.
       note: a line about where they are, for the run to show; None if there is nothing to say.
       order: of free-running actors; whoever runs the loop sets it before. None in phases.
 
@@ -51,29 +51,27 @@ class RemoteEnvs(Envs):
             )  # fmt: skip
             self.order: ArrivalOrder | None = None
             self.note: str | None = None
-            self.fleet = ActorPool(transport, config.actors, config.num_envs, say, kind_of(here))
+            self.pool = ActorPool(transport, config.actors, config.num_envs, say, kind_of(here))
         except BaseException:
             transport.close()
             raise
 
     def state(self) -> dict[str, Any]:
         """Returns where the envs were after the last deliveries; see `ActorPool` for the rest."""
-        return {"lanes": self.fleet.lanes()}
+        return {"lanes": self.pool.lanes()}
 
     def restore(self, state: dict[str, Any]) -> tuple[None, list[str]]:
         """Brings the actors back.
 
         Args:
-          state: `lanes`, and of the fleet `delivered`, `requests` and `weights`.
+          state: `lanes`, and of the pool `delivered`, `requests` and `weights`.
         """
         requests = [[Request(**request) for request in of] for of in state["requests"]]
-        problems = self.fleet.restore(
-            state["delivered"], state["lanes"], requests, state["weights"]
-        )
+        problems = self.pool.restore(state["delivered"], state["lanes"], requests, state["weights"])
         return None, problems
 
     def close(self) -> None:
-        self.fleet.close()
+        self.pool.close()
         if self.order is not None:
             self.order.file.close()
             self.order = None

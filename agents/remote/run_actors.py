@@ -71,7 +71,7 @@ def envs_of_run(
         actors = RayActors(config, ray, on_the_way)
         envs = RemoteEnvs(config, actors, say)
         envs.note = actors.note
-        actors.say = lambda line: envs.fleet.say(line)
+        actors.say = lambda line: envs.pool.say(line)
     envs.not_repeated, envs.check_is_due = here.not_repeated, here.check_is_due
     return envs
 
@@ -95,7 +95,7 @@ def _on_the_way(config: DqnConfig, envs: Envs) -> Need:
 def stop_with(envs: Envs, stop: Callable[[], bool]) -> None:
     """Has a wait for actors that are not there yet end once `stop` says so; others have none."""
     if isinstance(envs, RemoteEnvs):
-        envs.fleet.stop = stop
+        envs.pool.stop = stop
 
 
 # The order of arrivals.
@@ -122,7 +122,7 @@ def keep_order(
     """
     if not isinstance(envs, RemoteEnvs):
         return
-    envs.fleet.say = say
+    envs.pool.say = say
     if envs.note is not None:
         say(envs.note)
     if config.actor_pace == "phases":
@@ -153,19 +153,19 @@ def actors_part(envs: Envs) -> ActorsPart | None:
     """Returns what a checkpoint keeps of the actors; None without any."""
     if not isinstance(envs, RemoteEnvs):
         return None
-    fleet, order = envs.fleet, envs.order
+    pool, order = envs.pool, envs.order
     if order is not None:
         order.file.write()
     return ActorsPart(
-        delivered=fleet.delivered(),
-        requests=[[RequestPart(**r._asdict()) for r in of] for of in fleet.requests()],
+        delivered=pool.delivered(),
+        requests=[[RequestPart(**r._asdict()) for r in of] for of in pool.requests()],
         arrivals=(0, 0) if order is None else (order.file.length, order.file.seal),
     )
 
 
 def requested_weights(envs: Envs) -> dict[str, np.ndarray]:
     """Returns the weights of the requests that are not answered, for a checkpoint's variables."""
-    weights = envs.fleet.weights() if isinstance(envs, RemoteEnvs) else {}
+    weights = envs.pool.weights() if isinstance(envs, RemoteEnvs) else {}
     return {f"actors/{n}/{name}": w for n, of in weights.items() for name, w in of.items()}
 
 

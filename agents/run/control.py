@@ -146,17 +146,17 @@ class RunControl:
 
     def _renew(self, action: str, value: Any) -> tuple[Any, Any]:
         number, block = words_of(action, value)
-        renewal = self.agent.renewal
-        renewal.check(action, block)  # first: a refused one takes no snapshot
+        weight_resets = self.agent.weight_resets
+        weight_resets.check(action, block)  # first: a refused one takes no snapshot
         self.changed()
         if action == "reset":
-            renewal.reset(block)
+            weight_resets.reset(block)
             return None, None
         assert number is not None
         if action == "perturb":
-            renewal.perturb(number, block)
+            weight_resets.perturb(number, block)
             return None, None
-        return renewal.recycle(number, block)
+        return weight_resets.recycle(number, block)
 
     def _pause(self, paused: bool) -> None:
         if paused == self.paused:

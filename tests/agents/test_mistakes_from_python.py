@@ -88,11 +88,14 @@ OF_AN_AGENT = {
         ArgumentError, "updates must be a whole .* got 1.5",
     ),
     "twice the weights": (
-        lambda a: a.renewal.perturb(2.0), BoundsError, r"factor must be a number in .* 2.0",
+        lambda a: a.weight_resets.perturb(2.0), BoundsError, r"factor must be a number in .* 2.0",
     ),
-    "perturb by a word": (lambda a: a.renewal.perturb("x"), BoundsError, "factor must be .* 'x'"),
+    "perturb by a word": (
+        lambda a: a.weight_resets.perturb("x"), BoundsError, "factor must be .* 'x'",
+    ),
     "recycle below none": (
-        lambda a: a.renewal.recycle(-1.0), BoundsError, "threshold must be a number >= 0, got -1",
+        lambda a: a.weight_resets.recycle(-1.0), BoundsError,
+        "threshold must be a number >= 0, got -1",
     ),
     "values of a number": (
         lambda a: a.q_values(np.zeros(4, np.float32), of=5), ArgumentError, "of must be the name",

@@ -176,24 +176,24 @@ def _taking() -> float:
     from targetnet.agents.remote.ray_actors import RayActors
 
     config = DqnConfig(loop="remote", actors=2, actor_pace="free", hidden=(64, 64))
-    fleet = ActorPool(RayActors(config, None, 10_000_000), 2, 1)
+    pool = ActorPool(RayActors(config, None, 10_000_000), 2, 1)
     rng = np.random.default_rng(0)
     shapes = {"torso/dense_0": (4, 64), "torso/dense_1": (64, 64), "head/q": (64, 2)}
     weights = {f"{n}/w": rng.normal(size=s).astype("f") for n, s in shapes.items()}
     weights |= {f"{n}/b": np.zeros(s[1], "f") for n, s in shapes.items()}
-    fleet.publish(weights)
-    for actor in fleet.actors:
+    pool.publish(weights)
+    for actor in pool.actors:
         for _ in range(2):
-            fleet.ask(actor, 0, {"epsilon": 0.0})
+            pool.ask(actor, 0, {"epsilon": 0.0})
     spent = []
     for _ in range(200):
         time.sleep(0.03)  # all have answered: what is left is the learner's own time
         began = time.process_time()
-        answer, _ = fleet.take()
-        fleet.publish(weights)
-        fleet.ask(answer.actor, 0, {"epsilon": 0.0})
+        answer, _ = pool.take()
+        pool.publish(weights)
+        pool.ask(answer.actor, 0, {"epsilon": 0.0})
         spent.append(time.process_time() - began)
-    fleet.close()
+    pool.close()
     return statistics.median(spent)
 
 

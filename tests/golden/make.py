@@ -5,6 +5,7 @@ and say exactly what is missing. They are never made again; a release whose chec
 its own. `first` was made by version 0.1.
 """
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -35,6 +36,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "population": {"tau": 0.5, "ema_decay": 0.9},
 }  # fmt: skip
 PROCESSOR = "processor.txt"
+_KIND = re.compile(r"(?m)^(cpu family|model|stepping|cache size)\s*: (.*)$")
+
+
+def this_processor() -> str:
+    """Returns the processor's name and its kind: another one of that name may round otherwise."""
+    cpuinfo = Path("/proc/cpuinfo")
+    kind = dict(_KIND.findall(cpuinfo.read_text())) if cpuinfo.exists() else {}
+    return ", ".join([processor(), *(f"{name} {value}" for name, value in kind.items())])
 
 
 def main() -> None:
@@ -53,7 +62,7 @@ def main() -> None:
     for made in (path for path in sorted(run.rglob("*")) if path.exists()):
         if made.name.startswith("events.") or made.name in UNREAD:
             shutil.rmtree(made) if made.is_dir() else made.unlink()
-    (run / PROCESSOR).write_text(processor() + "\n")
+    (run / PROCESSOR).write_text(this_processor() + "\n")
 
 
 # What a run at work needs, and a resume makes anew.

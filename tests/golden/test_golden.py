@@ -19,8 +19,7 @@ from targetnet.agents.saved.directory import RunDir
 from targetnet.agents.saved.host import read_host
 from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from targetnet.rl_core.errors import ScopeMismatch
-from targetnet.rl_core.machine import processor
-from tests.golden.make import PROCESSOR
+from tests.golden.make import PROCESSOR, this_processor
 
 HERE = Path(__file__).parent
 GOLDEN = sorted(path.parent for path in HERE.glob("*/config.toml"))
@@ -40,8 +39,8 @@ def first(tmp_path):
 @pytest.mark.cases(0)
 @pytest.mark.parametrize("made", OF_ONE_PROCESSOR, ids=lambda path: path.name)
 def test_it_is_repeated_bit_for_bit(made, tmp_path):
-    if (made / PROCESSOR).read_text().strip() != processor():
-        pytest.skip(f"made on {(made / PROCESSOR).read_text().strip()}, this is {processor()}")
+    if (wanted := (made / PROCESSOR).read_text().strip()) != this_processor():
+        pytest.skip(f"made on {wanted}, this is {this_processor()}")
     run = shutil.copytree(made, tmp_path / "run")
     if made.name == "population":
         verdicts = repeat_population(run, console=None)

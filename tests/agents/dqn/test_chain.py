@@ -311,7 +311,7 @@ def test_what_learns_from_a_block_that_is_reset_gets_the_same_weights(lab, form,
     agent.learn(4)
     names = ("online", "target")
     before = {scope: lab.weights(agent, scope) for scope in names}
-    agent.renewal.reset(block)
+    agent.weight_resets.reset(block)
     after = {scope: lab.weights(agent, scope) for scope in names}
     for scope, blocks in zip(names, ((block,), copies), strict=True):
         of = {n for n in after[scope] if n.startswith(tuple(f"{b}/" for b in blocks))}
@@ -330,6 +330,6 @@ def test_what_learns_from_a_block_that_is_reset_gets_the_same_weights(lab, form,
 def test_units_of_all_networks_are_recycled(lab, form):
     agent = lab.filled(**form)
     agent.learn(4)
-    found = agent.renewal.recycle(1e9)
+    found = agent.weight_resets.recycle(1e9)
     hidden = agent.config.hidden[0]
     assert found.dormant == found.units == hidden * (3 if form is OWN else 1)

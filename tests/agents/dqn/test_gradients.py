@@ -95,7 +95,9 @@ def test_nothing_that_only_looks_changes_a_variable(lab, settings):
     if not agent.config.is_recurrent:
         scopes = ("online",) if agent.config.rollout else ("online", "target")
         looks |= {of: lambda of=of: agent.q_values(observation, of) for of in scopes}
-    looks["recycle"] = lambda: agent.renewal.recycle(0.0).dormant and pytest.fail("one was dormant")
+    looks["recycle"] = lambda: (
+        agent.weight_resets.recycle(0.0).dormant and pytest.fail("one was dormant")
+    )
     # Of rollouts: each pass over one begins by writing both anew, whoever makes it.
     scratch = {"replay/order", "replay/returns"}
     before, operations = everything(agent), lab.operations(agent)

@@ -141,16 +141,16 @@ def test_actions_on_the_weights_leave_the_moments_of_every_copy_alone(lab, how):
     show(agent, rows_like(20, 1, 2))
     agent.sync()
     before = agent.state.learned.read()
-    agent.renewal.perturb(0.5)
-    agent.renewal.recycle(0.5)
-    agent.renewal.reset("all")
+    agent.weight_resets.perturb(0.5)
+    agent.weight_resets.recycle(0.5)
+    agent.weight_resets.reset("all")
     after = agent.state.learned.read()
     same = {name for name in before if np.array_equal(before[name], after[name])}
     assert same >= {n for n in before if n.endswith(("normalize/mean", "normalize/scale"))}
     assert not {n for n in same if n.endswith(("dense_0/w", "q/w"))}
     if not how:
         with pytest.raises(RlCoreError, match=r"no block 'normalize' \(torso, head, all\)"):
-            agent.renewal.reset("normalize")
+            agent.weight_resets.reset("normalize")
 
 
 def test_moments_that_come_with_weights_count_as_ten_thousand_rows(lab):

@@ -291,7 +291,7 @@ def test_units_of_the_head_are_scored_by_what_was_remembered(lab):
     agent = filled(lab, head_hidden=(UNITS,), recurrent="gru")
     lab.put(agent, "online", {"head/dense_0/b": np.full(UNITS, 3)})  # all of them are awake
     observed, remembered = agent.learner.gradients.shown()
-    ((name, given),) = [of for of in agent.renewal._given().items() if "/head/" in of[0]]
+    ((name, given),) = [of for of in agent.weight_resets._given().items() if "/head/" in of[0]]
     weights = lab.weights(agent, "online")
     twin = Twin(weights, "gru")
     after = [twin.step(*of)[1] for of in zip(observed, remembered, strict=True)]
@@ -311,7 +311,7 @@ def test_units_are_scored_by_the_steps_that_are_learned_from(lab):
             state = rows["state"][t, env].tobytes()
             known.setdefault(rows["observation"][t, env].tobytes(), set()).add(state)
     for _ in range(8):
-        observed, remembered = agent.renewal._learner.gradients.shown()
+        observed, remembered = agent.weight_resets._learner.gradients.shown()
         assert {of.tobytes() for of in observed} <= known.keys()
         # The state that acting had before each of these, and not zeros.
         assert all(

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.live_feeds import LiveFeeds
-from targetnet.agents.dqn.memory import learned_rewards
+from targetnet.agents.dqn.objective import learned_rewards
 from targetnet.agents.run.checkpoints import restore_agent
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.host import new_host

@@ -78,7 +78,7 @@ def test_a_reset_draws_one_block_anew_everywhere_and_touches_nothing_else(lab, f
     agent.learn(6)
     before, operations = learned(agent), lab.operations(agent)
     age = agent.learner.target_age
-    agent.renewal.reset("head")
+    agent.weight_resets.reset("head")
     now = learned(agent)
     of_head = {name for name in before if "/head/" in name or "apply_head" in name}
     weights = {name for name in of_head if not is_adam(name)}
@@ -104,7 +104,7 @@ def test_a_reset_of_all_is_a_new_network_with_a_new_optimizer(lab):
     first = learned(lab.agent(**AVERAGED))
     agent.learn(6)
     before = learned(agent)
-    agent.renewal.reset("all")
+    agent.weight_resets.reset("all")
     now = learned(agent)
     for name, value in now.items():
         if is_adam(name):
@@ -119,7 +119,7 @@ def test_new_weights_have_the_distribution_of_first_ones_and_no_draw_is_another(
     agent = lab.agent(hidden=(256, 256))
     drawn = [agent.state.weights()["torso/dense_1/w"]]
     for _ in range(3):
-        agent.renewal.reset("torso")
+        agent.weight_resets.reset("torso")
         drawn.append(agent.state.weights()["torso/dense_1/w"])
     for weights in drawn:
         assert abs(weights).max() <= 1 / 16 and weights.max() > 0.0624 and weights.min() < -0.0624
@@ -135,8 +135,8 @@ def test_new_weights_have_the_distribution_of_first_ones_and_no_draw_is_another(
 def test_the_same_seed_has_the_same_bits_and_another_one_has_others(lab):
     one, same, other = (lab.agent(seed=seed) for seed in (1, 1, 2))
     for agent in (one, same, other):
-        agent.renewal.reset("head")
-        agent.renewal.perturb(0.5)
+        agent.weight_resets.reset("head")
+        agent.weight_resets.perturb(0.5)
         assert agent.state.replaced == 2  # so actors of a remote loop are sent the new weights
     assert lab.same(one.state.weights(), same.state.weights())
     assert one.state.digest() == same.state.digest() != other.state.digest()
@@ -146,10 +146,10 @@ def test_the_same_seed_has_the_same_bits_and_another_one_has_others(lab):
 @pytest.mark.thorough
 def test_a_restored_agent_goes_on_counting_its_draws(lab):
     one, two = lab.agent(), lab.agent()
-    one.renewal.reset("head")
+    one.weight_resets.reset("head")
     two.state.restore(one.state.read(), [])
     for agent in (one, two):
-        agent.renewal.reset("head")
+        agent.weight_resets.reset("head")
     assert lab.same(one.state.weights(), two.state.weights())
     assert one.state.digest() == two.state.digest()
 
@@ -157,7 +157,7 @@ def test_a_restored_agent_goes_on_counting_its_draws(lab):
 def test_without_a_renewal_the_host_state_is_what_it_was(lab):
     agent = lab.agent()
     assert "renewals" not in agent.state.read().host
-    agent.renewal.reset("head")
+    agent.weight_resets.reset("head")
     assert agent.state.read().host["renewals"] == 1
 
 
@@ -169,8 +169,8 @@ def test_shrink_and_perturb_is_a_mean_of_old_and_new_weights(lab, form):
     for of in (agent, twin):
         of.learn(6)
     before = learned(agent)
-    agent.renewal.perturb(0.75)
-    twin.renewal.reset("all")
+    agent.weight_resets.perturb(0.75)
+    twin.weight_resets.reset("all")
     now, new = learned(agent), learned(twin)
     for name, value in now.items():
         if is_adam(name) or name.startswith("counters/"):
@@ -189,7 +189,7 @@ def test_learning_goes_on_by_the_optimizer_that_was_changed(lab, form, do):
     """A twin that is given the state after the action learns the same: no old moments are left."""
     agent, twin = lab.filled(**form), lab.agent(**form)
     agent.learn(6)
-    getattr(agent.renewal, do[0])(do[1])
+    getattr(agent.weight_resets, do[0])(do[1])
     twin.state.restore(agent.state.read(), [(0, agent.state.contents.time_steps(0, 50))])
     for of in (agent, twin):
         of.learn(4)
@@ -200,7 +200,7 @@ def test_a_block_is_perturbed_alone(lab):
     agent = lab.filled()
     agent.learn(6)
     before = learned(agent)
-    agent.renewal.perturb(0.5, "torso")
+    agent.weight_resets.perturb(0.5, "torso")
     assert changed(agent, before) == {
         f"{scope}/torso/dense_0/{name}" for scope in ("online", "target") for name in "wb"
     }
@@ -247,10 +247,10 @@ def test_recycling_is_that_of_a_slow_twin(lab, form):
     moments = {name: [before[of].copy() for of in found] for name, found in names.items()}
     assert all(len(found) == 2 for found in moments.values())
     (observed,) = agent.learner.gradients.shown()
-    twin.renewal.reset("all")
+    twin.weight_resets.reset("all")
     asleep = twin_of_recycle(weights, moments, twin.state.weights(), observed, threshold)
     assert 2 < len(asleep) < 20 and {layer for layer, _ in asleep} == {0, 1}
-    recycled = agent.renewal.recycle(threshold)
+    recycled = agent.weight_resets.recycle(threshold)
     assert recycled == (len(asleep), 28)
     assert lab.same(agent.state.weights(), weights)
     now = learned(agent)
@@ -269,7 +269,7 @@ def test_dormant_units_that_give_nothing_are_recycled_without_a_change_of_values
     agent.state.load_weights(weights)
     shown = np.float32([[1.0, 2.0], [-3.0, 0.5]])
     before = agent.q_values(shown)
-    assert agent.renewal.recycle(0.0).dormant >= 1
+    assert agent.weight_resets.recycle(0.0).dormant >= 1
     np.testing.assert_allclose(agent.q_values(shown), before, atol=1e-6)
     now = agent.state.weights()
     assert now["torso/dense_0/w"][:, 2].all() and not now["head/q/w"][2].any()
@@ -293,14 +293,14 @@ def test_every_head_can_be_reset_perturbed_and_recycled(kind):
     fresh = learned(agent)
     train(agent, 8)
     operations = len(agent.engine.graph.get_operations())
-    assert agent.renewal.recycle(1e9) == (units := agent.renewal.recycle(1e9))
+    assert agent.weight_resets.recycle(1e9) == (units := agent.weight_resets.recycle(1e9))
     assert units.dormant == units.units > 0  # all of them: what leads from a unit is 0
     now = agent.state.weights()
     last = [name for name in now if name.endswith(("/q/w", "/v/w", "/a/w"))]
     assert last and not any(now[name].any() for name in last)
-    agent.renewal.perturb(0.5)
+    agent.weight_resets.perturb(0.5)
     before = learned(agent)
-    agent.renewal.reset("all")
+    agent.weight_resets.reset("all")
     assert len(agent.engine.graph.get_operations()) == operations
     for name, value in learned(agent).items():
         if name.startswith("online/") and not is_adam(name):
@@ -323,7 +323,7 @@ def test_convolutions_are_recycled_with_their_places(lab):
     weights["torso/conv_0/b"][3] = -100  # which never gives anything now
     agent.state.load_weights(weights)
     before = agent.state.weights()
-    assert agent.renewal.recycle(0.0, "torso").units == 16 + 5
+    assert agent.weight_resets.recycle(0.0, "torso").units == 16 + 5
     now = agent.state.weights()
     rows = now["torso/dense_0/w"].reshape(8 * 8, 16, 5)
     assert not rows[:, 3].any() and now["torso/conv_0/b"][3] > -1
@@ -339,9 +339,9 @@ def test_a_members_action_is_its_own_and_has_the_bits_it_has_alone():
     for agents in (population.members, alone):
         for agent in agents:
             train(agent, 12)
-        agents[1].renewal.reset("head")
-        agents[1].renewal.recycle(0.5)
-        agents[0].renewal.perturb(0.7, "torso")
+        agents[1].weight_resets.reset("head")
+        agents[1].weight_resets.recycle(0.5)
+        agents[0].weight_resets.perturb(0.7, "torso")
         for agent in agents:
             train(agent, 12)
     for member, agent in zip(population.members, alone, strict=True):
@@ -356,22 +356,22 @@ def test_initializers_of_tensorflows_own_draw_by_the_new_seed_too(lab):
     """Their operations have a state; in the agent's graph they would go on with it."""
     agents = [lab.agent(network="tests.agents.dqn.own_networks:by_tensorflow") for _ in range(2)]
     first = agents[0].state.weights()
-    agents[0].renewal.reset("mine")
+    agents[0].weight_resets.reset("mine")
     drawn = agents[0].state.weights()
     assert not np.array_equal(drawn["mine/w"], first["mine/w"])
     assert abs(drawn["mine/w"]).max() <= np.sqrt(6 / 7)  # Glorot's bound of 2 and 5 units
     assert np.array_equal(drawn["head/q/w"], first["head/q/w"])
     agents[1].state.restore(agents[0].state.read(), [])
     for agent in agents:
-        agent.renewal.perturb(0.5)
+        agent.weight_resets.perturb(0.5)
     assert lab.same(agents[0].state.weights(), agents[1].state.weights())
     with pytest.raises(RlCoreError, match="the network has no hidden layer of rectified units"):
-        agents[0].renewal.recycle()
+        agents[0].weight_resets.recycle()
 
 
 def test_layers_of_ours_in_a_network_of_ones_own_can_be_recycled(lab):
     agent = lab.filled(network="tests.agents.dqn.own_networks:of_our_layers")
-    assert agent.renewal.recycle(1e9) == (5, 5)
+    assert agent.weight_resets.recycle(1e9) == (5, 5)
 
 
 @pytest.mark.parametrize("do", ["reset", "recycle"])
@@ -380,11 +380,11 @@ def test_an_unknown_block_is_refused_with_the_nearest(lab, do):
     before = all_of(agent)
     wanted = r"no block 'haed' \(torso, head, all\); did you mean 'head'"
     with pytest.raises(UnknownName, match=wanted):
-        getattr(agent.renewal, do)(**{"block": "haed"})
+        getattr(agent.weight_resets, do)(**{"block": "haed"})
     with pytest.raises(UnknownName, match=wanted):
-        agent.renewal.perturb(0.5, "haed")
+        agent.weight_resets.perturb(0.5, "haed")
     with pytest.raises(RlCoreError, match="block 'head' has no hidden layer"):
-        agent.renewal.recycle(block="head")
+        agent.weight_resets.recycle(block="head")
     assert lab.same(all_of(agent), before)
     assert "renewals" not in agent.state.read().host
 
@@ -392,7 +392,7 @@ def test_an_unknown_block_is_refused_with_the_nearest(lab, do):
 def test_without_a_transition_nothing_can_be_scored(lab):
     agent = lab.agent()
     with pytest.raises(RlCoreError, match="no transition is in the replay yet"):
-        agent.renewal.recycle()
+        agent.weight_resets.recycle()
 
 
 def test_a_config_whose_action_this_network_cannot_do_is_refused(lab):

@@ -12,14 +12,14 @@ from tests.agents.remote.helpers import Repeating, Unreliable, config
 from tests.agents.remote.test_collector import network
 
 
-def deliveries(fleet, phases):
+def deliveries(pool, phases):
     """In phases, with new weights in each: (actor, number, checksum)."""
     found = []
     for phase in range(phases):
-        fleet.publish(network(phase))
-        for actor in fleet.actors:
-            fleet.ask(actor, phase, {"epsilon": 0.3})
-        answers = [fleet.take(actor)[0] for actor in fleet.actors]
+        pool.publish(network(phase))
+        for actor in pool.actors:
+            pool.ask(actor, phase, {"epsilon": 0.3})
+        answers = [pool.take(actor)[0] for actor in pool.actors]
         found += [(a.actor, a.number, a.checksum()) for a in answers]
     return found
 
@@ -29,8 +29,8 @@ def test_actors_that_are_lost_and_replaced_deliver_the_same_rows_once():
     straight = deliveries(ActorPool(InProcess(of), 3, 2), 20)
     transport = Unreliable(of, seed=1, losses=0.15)
     said = []
-    fleet = ActorPool(transport, 3, 2, said.append)
-    assert deliveries(fleet, 20) == straight
+    pool = ActorPool(transport, 3, 2, said.append)
+    assert deliveries(pool, 20) == straight
     assert transport.lost > 10 and len(said) == transport.lost
     assert said[0].startswith("actor ") and "was lost (by chance); another one goes on" in said[0]
 
@@ -39,15 +39,15 @@ def test_requests_ahead_are_asked_again_with_the_weights_that_they_name():
     of = config()
 
     def ahead(transport):
-        fleet = ActorPool(transport, 3, 2)
+        pool = ActorPool(transport, 3, 2)
         for seed in range(4):
-            fleet.publish(network(seed))
-            for actor in fleet.actors:
-                fleet.ask(actor, seed, {"epsilon": 0.3})
+            pool.publish(network(seed))
+            for actor in pool.actors:
+                pool.ask(actor, seed, {"epsilon": 0.3})
         return [
             (a.actor, a.number, r.updates, a.checksum())
-            for actor in fleet.actors
-            for a, r in (fleet.take(actor) for _ in range(4))
+            for actor in pool.actors
+            for a, r in (pool.take(actor) for _ in range(4))
         ]
 
     transport = Unreliable(of, seed=3, losses=0.25)
@@ -57,28 +57,28 @@ def test_requests_ahead_are_asked_again_with_the_weights_that_they_name():
 
 def test_weights_are_kept_as_long_as_a_request_names_them():
     transport = InProcess(config())
-    fleet = ActorPool(transport, 2, 2)
+    pool = ActorPool(transport, 2, 2)
     for seed in range(5):
-        fleet.publish(network(seed))
-        fleet.ask(seed % 2, seed, {"epsilon": 1.0})
+        pool.publish(network(seed))
+        pool.ask(seed % 2, seed, {"epsilon": 1.0})
     assert list(transport._weights) == [0, 1, 2, 3, 4]
-    fleet.take(0)  # named 0
-    fleet.take(1)  # named 1
-    fleet.take(0)
-    assert list(transport._weights) == [3, 4] and list(fleet.weights()) == [3, 4]
-    fleet.take(1)
-    fleet.take(0)
-    assert list(transport._weights) == [4] and fleet.weights() == {}
+    pool.take(0)  # named 0
+    pool.take(1)  # named 1
+    pool.take(0)
+    assert list(transport._weights) == [3, 4] and list(pool.weights()) == [3, 4]
+    pool.take(1)
+    pool.take(0)
+    assert list(transport._weights) == [4] and pool.weights() == {}
 
 
-def test_a_fleet_that_is_brought_back_goes_on_with_its_requests():
+def test_a_pool_that_is_brought_back_goes_on_with_its_requests():
     of = config()
 
-    def two_ahead(fleet):
+    def two_ahead(pool):
         for seed in range(2):
-            fleet.publish(network(seed))
-            for actor in fleet.actors:
-                fleet.ask(actor, seed, {"epsilon": 0.3})
+            pool.publish(network(seed))
+            for actor in pool.actors:
+                pool.ask(actor, seed, {"epsilon": 0.3})
 
     first = ActorPool(InProcess(of), 3, 2)
     two_ahead(first)
@@ -100,23 +100,23 @@ def test_an_actor_that_is_lost_again_and_again_ends_the_run_in_one_line():
                 return super().take(actor)
             raise ActorLost(actor, "its machine is\non fire")
 
-    fleet = ActorPool(Dead(config()), 3, 2)
-    fleet.publish(network())
-    fleet.ask(1, 0, {"epsilon": 1.0})
+    pool = ActorPool(Dead(config()), 3, 2)
+    pool.publish(network())
+    pool.ask(1, 0, {"epsilon": 1.0})
     wanted = "actor 1 was lost 6 times without a delivery: its machine is on fire"
     with pytest.raises(EnvWorkerLost, match=wanted):
-        fleet.take(1)
+        pool.take(1)
 
 
 def test_an_env_that_does_not_come_back_the_same_is_told():
     of = config(env_kwargs={"forgets": True})
     transport, said = InProcess(of), []
-    fleet = ActorPool(transport, 2, 2)
-    fleet.say = said.append
-    fleet.publish(network())
+    pool = ActorPool(transport, 2, 2)
+    pool.say = said.append
+    pool.publish(network())
     for _ in range(2):
-        fleet.ask(0, 0, {"epsilon": 1.0})
-    fleet.take(0)
+        pool.ask(0, 0, {"epsilon": 1.0})
+    pool.take(0)
     transport._collectors.pop(0).close()
     take = transport.take
     transport.take = lambda actor: (_ for _ in ()).throw(ActorLost(actor, "gone"))
@@ -127,25 +127,25 @@ def test_an_env_that_does_not_come_back_the_same_is_told():
         return original(since)
 
     transport.start = start
-    answer, _ = fleet.take(0)
+    answer, _ = pool.take(0)
     assert "gave other results" in said[1]
     # From there on it is known by the actions of its new episode alone.
-    for m, lane in enumerate(fleet.lanes()[:2]):
+    for m, lane in enumerate(pool.lanes()[:2]):
         since = np.flatnonzero(answer.rows["autoreset"][:, m])[-1]
         assert lane["actions"] == answer.rows["action"][since:-1, m].tolist()
     assert np.isfinite(answer.rows["observation"]).all()
 
 
-def answers_freely(fleet, count):
+def answers_freely(pool, count):
     """(actor, number, checksum) of so many answers, whichever is the first; each asks again."""
-    fleet.publish(network())
-    for actor in fleet.actors:
-        fleet.ask(actor, 0, {"epsilon": 0.3})
+    pool.publish(network())
+    for actor in pool.actors:
+        pool.ask(actor, 0, {"epsilon": 0.3})
     found = []
     for _ in range(count):
-        answer, _ = fleet.take()
+        answer, _ = pool.take()
         found.append((answer.actor, answer.number, answer.checksum()))
-        fleet.ask(answer.actor, 0, {"epsilon": 0.3})
+        pool.ask(answer.actor, 0, {"epsilon": 0.3})
     return found
 
 
@@ -153,14 +153,14 @@ def test_others_are_served_while_a_lost_actor_is_brought_back():
     of, said = config(), []
     straight = answers_freely(ActorPool(InProcess(of), 3, 2), 60)
     transport = Repeating(of, 1, asked=lambda: pytest.fail("waits for it"))
-    fleet = ActorPool(transport, 3, 2, said.append)
-    found = answers_freely(fleet, 30)
+    pool = ActorPool(transport, 3, 2, said.append)
+    found = answers_freely(pool, 30)
     assert transport.lost and {actor for actor, *_ in found[-20:]} == {0, 2}
     transport.there = True
-    while fleet.delivered()[1] < 10:
-        answer, _ = fleet.take()
+    while pool.delivered()[1] < 10:
+        answer, _ = pool.take()
         found.append((answer.actor, answer.number, answer.checksum()))
-        fleet.ask(answer.actor, 0, {"epsilon": 0.3})
+        pool.ask(answer.actor, 0, {"epsilon": 0.3})
     assert said == ["actor 1 was lost (by design); another one goes on after its 3 deliveries"]
     # Nothing is lost or doubled with it.
     assert [a for a in found if a[0] == 1] == [a for a in straight if a[0] == 1][:10]
@@ -172,18 +172,18 @@ def test_a_wait_for_lost_actors_alone_is_told_in_one_line_and_ends_if_the_run_is
     monkeypatch.setattr("targetnet.agents.remote.actor_replacement._QUIET_SECONDS", 0.01)
     looks, said = [], []
     transport = Repeating(config(actors=2), 1, asked=lambda: looks.append(1))
-    fleet = ActorPool(transport, 2, 2, said.append)
-    fleet.publish(network())
+    pool = ActorPool(transport, 2, 2, said.append)
+    pool.publish(network())
     for _ in range(4):
-        fleet.ask(1, 0, {"epsilon": 0.3})
+        pool.ask(1, 0, {"epsilon": 0.3})
     for _ in range(3):
-        fleet.take(1)
-    steps = max(len(lane["actions"]) for lane in fleet.lanes()[2:])
-    fleet.stop = lambda: len(looks) > 50
+        pool.take(1)
+    steps = max(len(lane["actions"]) for lane in pool.lanes()[2:])
+    pool.stop = lambda: len(looks) > 50
     for actor in (1, None):
         del said[:], looks[:]
         with pytest.raises(StoppedWaiting):
-            fleet.take(actor)
+            pool.take(actor)
         wait = (
             f"waiting for actor 1, which repeats up to {steps} steps of its running episodes; "
             "Ctrl-C ends the run at once"
@@ -191,4 +191,4 @@ def test_a_wait_for_lost_actors_alone_is_told_in_one_line_and_ends_if_the_run_is
         assert said[-1:] == [wait] and len(looks) == 51
         assert len(said) == (2 if actor == 1 else 1)  # that it was lost, once
     transport.there = True
-    assert fleet.take(1)[0].number == 3
+    assert pool.take(1)[0].number == 3

@@ -74,17 +74,17 @@ def processes(address):
     return found
 
 
-def deliveries(fleet, phases, disturb=lambda phase: None):
+def deliveries(pool, phases, disturb=lambda phase: None):
     """In phases, with new weights in each, two ahead: (actor, number, checksum)."""
     found = []
     for phase in range(phases):
-        fleet.publish(network(phase))
-        for actor in fleet.actors:
-            fleet.ask(actor, phase, {"epsilon": 0.3})
+        pool.publish(network(phase))
+        for actor in pool.actors:
+            pool.ask(actor, phase, {"epsilon": 0.3})
         disturb(phase)
         if phase == 0:
             continue  # so that one request is always ahead
-        answers = [fleet.take(actor)[0] for actor in fleet.actors]
+        answers = [pool.take(actor)[0] for actor in pool.actors]
         found += [(a.actor, a.number, a.checksum()) for a in answers]
     return found
 
@@ -97,7 +97,7 @@ def straight():
 def test_actors_that_are_killed_lose_and_double_no_row(nodes, straight):
     """40 kills -9 of actors at random moments."""
     transport, rng = RayActors(config(), nodes.address, 1_000_000), random.Random(0)
-    fleet, killed = ActorPool(transport, 3, 2), []
+    pool, killed = ActorPool(transport, 3, 2), []
 
     def disturb(phase):
         if phase % 3:
@@ -109,9 +109,9 @@ def test_actors_that_are_killed_lose_and_double_no_row(nodes, straight):
                         killed.append(pid)
 
     try:
-        assert deliveries(fleet, 130, disturb) == straight
+        assert deliveries(pool, 130, disturb) == straight
     finally:
-        fleet.close()
+        pool.close()
     print(f"{len(set(killed))} actors were killed")
     assert len(set(killed)) >= 40
 
@@ -119,7 +119,7 @@ def test_actors_that_are_killed_lose_and_double_no_row(nodes, straight):
 def test_nodes_that_are_killed_lose_and_double_no_row(nodes, straight):
     """10 nodes that die, with the actors on them; new ones take their place."""
     transport = RayActors(config(), nodes.address, 1_000_000)
-    fleet, killed = ActorPool(transport, 3, 2), []
+    pool, killed = ActorPool(transport, 3, 2), []
 
     def disturb(phase):
         if phase % 6 == 5:
@@ -128,36 +128,36 @@ def test_nodes_that_are_killed_lose_and_double_no_row(nodes, straight):
             nodes.add()
 
     try:
-        assert deliveries(fleet, 60, disturb) == straight[: 3 * 59]
+        assert deliveries(pool, 60, disturb) == straight[: 3 * 59]
     finally:
-        fleet.close()
+        pool.close()
     assert len(killed) == 10
 
 
 def test_others_deliver_while_a_killed_actor_is_brought_back(nodes, tmp_path):
     held = tmp_path / "held"
     transport = RayActors(config(env_kwargs={"held_by": str(held)}), nodes.address, 1_000_000)
-    fleet = ActorPool(transport, 3, 2)
+    pool = ActorPool(transport, 3, 2)
     try:
-        fleet.publish(network())
-        for actor in fleet.actors:
-            fleet.ask(actor, 0, {"epsilon": 0.3})
+        pool.publish(network())
+        for actor in pool.actors:
+            pool.ask(actor, 0, {"epsilon": 0.3})
         held.touch()
         os.kill(random.choice(processes(nodes.address)), signal.SIGKILL)
         served = []
         for _ in range(60):
-            answer, _ = fleet.take()
+            answer, _ = pool.take()
             served.append(answer.actor)
-            fleet.ask(answer.actor, 0, {"epsilon": 0.3})
-        (away,) = set(fleet.actors) - set(served[-30:])
+            pool.ask(answer.actor, 0, {"epsilon": 0.3})
+        (away,) = set(pool.actors) - set(served[-30:])
         began = time.monotonic()
         assert not transport.ready(away, 0.5) and time.monotonic() - began < 5
         held.unlink()
-        before = fleet.delivered()[away]
-        assert fleet.take(away)[0].number == before
+        before = pool.delivered()[away]
+        assert pool.take(away)[0].number == before
     finally:
         held.unlink(missing_ok=True)
-        fleet.close()
+        pool.close()
 
 
 def test_no_actor_comes_to_a_node_with_other_versions(nodes, straight, tmp_path, monkeypatch):
@@ -166,7 +166,7 @@ def test_no_actor_comes_to_a_node_with_other_versions(nodes, straight, tmp_path,
     (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: gymnasium\nVersion: 0.1\n")
     transport, said, where = RayActors(config(), nodes.address, 1_000_000), [], set()
     transport.say = said.append
-    fleet = ActorPool(transport, 3, 2)
+    pool = ActorPool(transport, 3, 2)
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONPATH", str(fake.parent))
         nodes.add()
@@ -189,9 +189,9 @@ def test_no_actor_comes_to_a_node_with_other_versions(nodes, straight, tmp_path,
     import ray
 
     try:
-        assert deliveries(fleet, 30, disturb) == straight[: 3 * 29]
+        assert deliveries(pool, 30, disturb) == straight[: 3 * 29]
     finally:
-        fleet.close()
+        pool.close()
         nodes.kill(-1)
     assert len(where) >= 2 and other not in where
     (line,) = said
@@ -251,7 +251,7 @@ def test_a_run_goes_on_in_another_place(tmp_path, nodes):
 
 def test_an_actor_imports_no_tensorflow(nodes):
     transport = RayActors(config(actors=1), nodes.address, 1_000_000)
-    fleet = ActorPool(transport, 1, 2)
+    pool = ActorPool(transport, 1, 2)
     import ray
 
     def modules(_):
@@ -262,7 +262,7 @@ def test_an_actor_imports_no_tensorflow(nodes):
     try:
         assert ray.get(transport._handles[0].__ray_call__.remote(modules)) == (False, True)
     finally:
-        fleet.close()
+        pool.close()
 
 
 def test_a_fault_on_another_machine_is_the_same_line(tmp_path, nodes):
@@ -277,20 +277,20 @@ def test_a_fault_on_another_machine_is_the_same_line(tmp_path, nodes):
 
 def test_an_actor_that_is_not_there_yet_keeps_no_run_from_its_end(nodes, tmp_path):
     held = tmp_path / "held"
-    fleet = ActorPool(
+    pool = ActorPool(
         RayActors(config(env_kwargs={"held_by": str(held)}), nodes.address, 1_000_000), 3, 2
     )
     held.touch()
     os.kill(random.choice(processes(nodes.address)), signal.SIGKILL)
-    fleet.publish(network())
-    for actor in fleet.actors:
-        fleet.ask(actor, 0, {"epsilon": 0.3})
-    fleet.stop = lambda: True
+    pool.publish(network())
+    for actor in pool.actors:
+        pool.ask(actor, 0, {"epsilon": 0.3})
+    pool.stop = lambda: True
     began = time.monotonic()
     with pytest.raises(StoppedWaiting):
-        for actor in fleet.actors:
-            fleet.take(actor)
-    fleet.close()
+        for actor in pool.actors:
+            pool.take(actor)
+    pool.close()
     assert time.monotonic() - began < 9  # 10 s are for those that are there
 
 
@@ -298,18 +298,18 @@ def test_an_actor_that_is_not_there_yet_keeps_no_run_from_its_end(nodes, tmp_pat
 def test_envs_are_closed_when_the_run_ends(tmp_path, nodes, ahead):
     """Unless they have more to do than one can wait for: nearly 1 s for each of 80 deliveries."""
     toy = {"closes": str(tmp_path), "seconds": 0.1 if ahead else 0.0}
-    fleet = ActorPool(RayActors(config(env_kwargs=toy), nodes.address, 1_000_000), 3, 2)
-    fleet.publish(network())
-    for actor in fleet.actors:
-        fleet.ask(actor, 0, {"epsilon": 1.0})
-        fleet.take(actor)
+    pool = ActorPool(RayActors(config(env_kwargs=toy), nodes.address, 1_000_000), 3, 2)
+    pool.publish(network())
+    for actor in pool.actors:
+        pool.ask(actor, 0, {"epsilon": 1.0})
+        pool.take(actor)
         for _ in range(ahead):
-            fleet.ask(actor, 0, {"epsilon": 1.0})
+            pool.ask(actor, 0, {"epsilon": 1.0})
     began = time.monotonic()
-    fleet.close()
+    pool.close()
     assert len(list(tmp_path.iterdir())) == (0 if ahead == 80 else 6)
     assert time.monotonic() - began < 30
-    fleet.close()  # does nothing
+    pool.close()  # does nothing
 
 
 def test_a_mistake_that_actors_meet_is_told_once(tmp_path, nodes):
@@ -321,32 +321,32 @@ def test_a_mistake_that_actors_meet_is_told_once(tmp_path, nodes):
 
 def test_requests_go_to_the_actors_in_turn(nodes):
     transport = RayActors(config(), nodes.address, 1_000_000)
-    fleet = ActorPool(transport, 3, 2)
+    pool = ActorPool(transport, 3, 2)
     try:
         import ray
 
-        fleet.publish(network())
+        pool.publish(network())
         served = []
         for _ in range(10):
-            for actor in fleet.actors:
-                while fleet.pending(actor) < 2:
-                    fleet.ask(actor, 0, {"epsilon": 1.0})
+            for actor in pool.actors:
+                while pool.pending(actor) < 2:
+                    pool.ask(actor, 0, {"epsilon": 1.0})
             ray.wait([asked[0] for asked in transport._asked.values()], num_returns=3)
-            served += [fleet.take()[0].actor for _ in range(3)]
+            served += [pool.take()[0].actor for _ in range(3)]
         assert all(sorted(served[i : i + 3]) == [0, 1, 2] for i in range(0, 30, 3))
     finally:
-        fleet.close()
+        pool.close()
 
 
 def test_numbers_of_requests_are_checked(nodes):
     transport = RayActors(config(actors=1), nodes.address, 1_000_000)
-    fleet = ActorPool(transport, 1, 2)
+    pool = ActorPool(transport, 1, 2)
     try:
-        fleet.publish(network())
+        pool.publish(network())
         handle = transport._handles[0]
         import ray
 
         with pytest.raises(ray.exceptions.RayTaskError, match="AssertionError"):
             ray.get(handle.collect.remote(Request(5, 0, 0, {"epsilon": 1.0}), network()))
     finally:
-        fleet.close()
+        pool.close()

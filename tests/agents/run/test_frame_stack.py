@@ -55,7 +55,7 @@ KINDS = {
     "actors": {"loop": "remote", "actors": 2, "actor_steps": 8},
     "rollouts": {
         "rollout": 10, "num_envs": 4, "batch_size": 20, "epochs": 2, "replay_capacity": None,
-        "learn_start": None, "learn_period": None, "sync_period": None,
+        "learn_start": None, "learn_period": None, "sync_period": None, "updates_per_learn": None,
     },
 }  # fmt: skip
 
