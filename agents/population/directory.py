@@ -288,9 +288,9 @@ class PopulationChange(_MemberPart):
             keys=_keys(members.base),
             members={
                 name: MemberChange(
-                    before=_keys(going.before), after=_keys(going.config), commands=going.commands
+                    before=_keys(plan.before), after=_keys(plan.config), commands=plan.commands
                 )
-                for name, going in found.items()
+                for name, plan in found.items()
             },
         )
 
@@ -338,11 +338,11 @@ class PopulationChange(_MemberPart):
         write_file(path, sealed_json(self.model_dump()))
         _sync(directory.path)
         directory.change_members(members)
-        for going in found.values():
-            going.cut_files()
-            going.submit()
-            _sync(going.directory.path)
-            _sync(going.directory.control.inbox)
+        for plan in found.values():
+            plan.cut_files()
+            plan.submit()
+            _sync(plan.directory.path)
+            _sync(plan.directory.control.inbox)
         try:
             path.unlink(missing_ok=True)
         except OSError as error:

@@ -95,7 +95,7 @@ class PopulationExchanges:
       screen: shows each exchange in a line.
 
     Attributes:
-      meeting: where the members wait.
+      barrier: where the members wait.
       record: of the exchanges.
     """
 
@@ -109,7 +109,7 @@ class PopulationExchanges:
         assert members.pbt is not None
         self.pbt: PbtKeys = members.pbt
         self._seed, self._recorded, self.record = members.base.seed, recorded, recorded.record
-        self.meeting = ExchangeBarrier(population, recorded.missing)
+        self.barrier = ExchangeBarrier(population, recorded.missing)
         self._screen = screen
         self._writing, self._next_look = RetryLater(screen.line), 0.0
         self._told: Sequence[str] = ()  # who was said to be paused
@@ -130,14 +130,14 @@ class PopulationExchanges:
 
     def make_if_all_are_here(self) -> None:
         """Makes the next exchange if nobody is missing."""
-        meeting = self.meeting
-        if meeting.waiting != meeting.active:
+        barrier = self.barrier
+        if barrier.waiting != barrier.active:
             if self._is_time_to_look():
                 self._tell_who_is_missing()
         elif self._writing.failing and not self._is_time_to_look():
             return
-        elif meeting.are_still(meeting.waiting):
-            runs = {name: meeting.runs[name] for name in sorted(meeting.waiting)}
+        elif barrier.are_still(barrier.waiting):
+            runs = {name: barrier.runs[name] for name in sorted(barrier.waiting)}
             made: Exchange | None = None
             with self._writing.attempt():  # on a full disk all wait
                 made = self._decide(runs)
@@ -166,7 +166,7 @@ class PopulationExchanges:
         return exchange
 
     def _carry_out(self, exchange: Exchange, runs: Mapping[str, RunParts]) -> None:
-        with self.meeting.together(runs):
+        with self.barrier.together(runs):
             for name, run in runs.items():
                 run.steering.exchange(exchange.entries(name))
 
@@ -201,7 +201,7 @@ class PopulationExchanges:
         return True
 
     def _tell_who_is_missing(self) -> None:
-        paused = self.meeting.tell(self.number)
+        paused = self.barrier.tell(self.number)
         told, self._told = self._told, paused
         if paused and paused != told:
             are = "is" if len(paused) == 1 else "are"
@@ -222,7 +222,7 @@ class MemberExchanges:
         self._run: RunParts | None = None
 
     def begin(self, run: RunParts) -> None:
-        self._run = self._of_all.meeting.runs[self._name] = run
+        self._run = self._of_all.barrier.runs[self._name] = run
 
     @property
     def due(self) -> Due:
@@ -237,20 +237,20 @@ class MemberExchanges:
         if env_step < self.due.env_step or tick <= self._last_tick:
             return False
         self._last_tick = tick
-        self._of_all.meeting.arrive(self._name)
+        self._of_all.barrier.arrive(self._name)
         return True
 
     def waits(self) -> bool:
         if not self._stop:  # else the others leave, and it would be made without them
             self._of_all.make_if_all_are_here()
-        return self._name in self._of_all.meeting.waiting
+        return self._name in self._of_all.barrier.waiting
 
     def copy(self, copied: CopyOf) -> None:
         assert self._run is not None
-        self._of_all.meeting.copy(self._name, copied, self._run.directory)
+        self._of_all.barrier.copy(self._name, copied, self._run.directory)
 
     def leave(self) -> None:
-        self._of_all.meeting.leave(self._name)
+        self._of_all.barrier.leave(self._name)
 
 
 def _kept(chosen: Mapping[str, MemberCopy], runs: Mapping[str, RunParts]) -> dict[str, str]:

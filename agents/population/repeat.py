@@ -73,9 +73,9 @@ def repeat_population(
         for exchange in record.all:
             kept.append(exchange)
         note = f"repeats {original.path}"
-        going = PopulationRunner(directory, screen, population, agents, envs, None, None, note)
+        runner = PopulationRunner(directory, screen, population, agents, envs, None, None, note)
         repeated = RepeatedExchanges(population, recordings)
-        outcome = going.all({name: {"repeat": of} for name, of in recordings.items()}, repeated)
+        outcome = runner.all({name: {"repeat": of} for name, of in recordings.items()}, repeated)
         for error in outcome.failed.values():
             raise error
     return {
@@ -129,7 +129,7 @@ class RepeatedExchanges:
       recordings: of the members, by name.
 
     Attributes:
-      meeting: where the members wait.
+      barrier: where the members wait.
       left: name -> its exchanges that are still to come.
       sources: name -> the directory that is repeated.
 
@@ -138,7 +138,7 @@ class RepeatedExchanges:
     """
 
     def __init__(self, population: Population, recordings: Mapping[str, Recording]) -> None:
-        self.meeting = ExchangeBarrier(population, recordings)
+        self.barrier = ExchangeBarrier(population, recordings)
         self.left = {name: list(_met(of)) for name, of in recordings.items()}
         self.sources = {name: of.directory for name, of in recordings.items()}
 
@@ -148,18 +148,18 @@ class RepeatedExchanges:
 
     def make_if_all_are_here(self, number: int) -> None:
         """Makes an exchange if all that took part in it wait for it, or come no more."""
-        meeting = self.meeting
+        barrier = self.barrier
         taking_part = {
-            name for name in meeting.active if any(met.number == number for met in self.left[name])
+            name for name in barrier.active if any(met.number == number for met in self.left[name])
         }
-        waiting = {n for n in meeting.waiting if self.left[n][0].number == number}
+        waiting = {n for n in barrier.waiting if self.left[n][0].number == number}
         if taking_part - waiting:
             return
-        with meeting.together(waiting):
+        with barrier.together(waiting):
             # Those that copy first: the others may go on with changes of the same time step.
             for name in sorted(waiting, key=lambda name: not self.left[name][0].copies):
                 self.left[name].pop(0)
-                meeting.runs[name].steering.exchange()
+                barrier.runs[name].steering.exchange()
 
 
 class _RepeatedMember:
@@ -171,7 +171,7 @@ class _RepeatedMember:
         self._run: RunParts | None = None
 
     def begin(self, run: RunParts) -> None:
-        self._run = self._of_all.meeting.runs[self._name] = run
+        self._run = self._of_all.barrier.runs[self._name] = run
 
     @property
     def due(self) -> Due:
@@ -182,19 +182,19 @@ class _RepeatedMember:
         assert self._run is not None
         if self._run.control.position.tick < self.due.tick:
             return False
-        self._of_all.meeting.arrive(self._name)
+        self._of_all.barrier.arrive(self._name)
         return True
 
     def waits(self) -> bool:
-        if not self._stop and self._name in self._of_all.meeting.waiting:
+        if not self._stop and self._name in self._of_all.barrier.waiting:
             self._of_all.make_if_all_are_here(self._of_all.left[self._name][0].number)
-        return self._name in self._of_all.meeting.waiting
+        return self._name in self._of_all.barrier.waiting
 
     def copy(self, copied: CopyOf) -> None:
-        self._of_all.meeting.copy(self._name, copied, self._of_all.sources[self._name])
+        self._of_all.barrier.copy(self._name, copied, self._of_all.sources[self._name])
 
     def leave(self) -> None:
-        self._of_all.meeting.leave(self._name)
+        self._of_all.barrier.leave(self._name)
 
 
 def _met(recording: Recording) -> Iterator[_PastExchange]:

@@ -93,13 +93,13 @@ class PopulationRunner:
     note: str = ""
 
     def all(
-        self, how: Mapping[str, Mapping[str, Any]], exchanging: AllExchanges | None = None
+        self, how: Mapping[str, Mapping[str, Any]], exchanges: AllExchanges | None = None
     ) -> PopulationOutcome:
         """Trains all members.
 
         Args:
           how: name -> further arguments of its `Run`.
-          exchanging: the exchanges between them; None: there are none.
+          exchanges: the exchanges between them; None: there are none.
         """
         first = next(iter(self.agents.values()))
         rows, config, count = first.replay, first.config, len(self.agents)
@@ -115,8 +115,8 @@ class PopulationRunner:
         # No member's are closed while others go on.
         with contextlib.ExitStack() as last, stop_on_interrupt() as stop, self.screen:
             sides: dict[str, Exchanges | None] = dict.fromkeys(how)
-            if exchanging is not None:
-                sides = {name: exchanging.of(name, stop) for name in how}
+            if exchanges is not None:
+                sides = {name: exchanges.of(name, stop) for name in how}
             calls = [
                 partial(self._one, name, stop, last, scheduler, sides[name], more)
                 for name, more in how.items()

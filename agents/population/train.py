@@ -99,12 +99,12 @@ def train_population(
         for line in dict.fromkeys(map(no_learning, chosen.configs.values())):
             members = [name for name, of in chosen.configs.items() if no_learning(of) == line]
             warn(screen.console, line and f"{', '.join(members)}: {line}")
-        going = PopulationRunner(directory, screen, population, agents, envs, on_tick, startup)
-        exchanging = None
+        runner = PopulationRunner(directory, screen, population, agents, envs, on_tick, startup)
+        exchanges = None
         if chosen.pbt is not None:
             recorded = PastExchanges(directory, dict.fromkeys(agents, 0))
-            exchanging = PopulationExchanges(chosen, population, recorded, screen)
-        return going.all({member: {} for member in agents}, exchanging)
+            exchanges = PopulationExchanges(chosen, population, recorded, screen)
+        return runner.all({member: {} for member in agents}, exchanges)
 
 
 @shows_progress
@@ -143,7 +143,7 @@ def resume_population(
         directory.require_same(config)
     with contextlib.ExitStack() as last:
         found, locks = _going_on(directory, members, config, begun, changes, who, last)
-        configs = {name: going.config for name, going in found.items()}
+        configs = {name: plan.config for name, plan in found.items()}
         require_one_form(configs)
         one = next(iter(configs.values()))
         require_sinks(one.log_to, ())
@@ -153,9 +153,9 @@ def resume_population(
         agents = dict(zip(configs, population.members, strict=True))
         recorded = None
         if members.pbt is not None:
-            recorded = PastExchanges(directory, {name: going.tick for name, going in found.items()})
-        for name, going in found.items():
-            going.bring_back(agents[name], envs[name], partial(_warn, screen, name))
+            recorded = PastExchanges(directory, {name: plan.tick for name, plan in found.items()})
+        for name, plan in found.items():
+            plan.bring_back(agents[name], envs[name], partial(_warn, screen, name))
         # Everything that may refuse to resume comes before.
         members = (config or members).with_changes(changes)
         PopulationChange.to(members, found).make(directory, members, found)
@@ -163,15 +163,15 @@ def resume_population(
             recorded.clear_leftovers()
         if on_start:
             on_start(directory)
-        for name, going in found.items():
-            screen.line(f"{name}: resumed at env step {going.done:,}")
+        for name, plan in found.items():
+            screen.line(f"{name}: resumed at env step {plan.done:,}")
         runner = PopulationRunner(directory, screen, population, agents, envs, on_tick, startup)
-        exchanging = None
+        exchanges = None
         if recorded is not None:
-            exchanging = PopulationExchanges(members, population, recorded, screen)
+            exchanges = PopulationExchanges(members, population, recorded, screen)
         return runner.all(
             {name: {"resumed": of.resumed, "lock": locks[name]} for name, of in found.items()},
-            exchanging,
+            exchanges,
         )
 
 

@@ -194,7 +194,12 @@ def ago(moment: float) -> str:
 
 
 class CommandsToMany(NamedTuple):
-    """Which runs were sent the commands, and why the others were not; both by the run's name."""
+    """Commands to several runs.
+
+    Attributes:
+      asked: name of a run -> what it was sent.
+      problems: name of a run that was sent nothing -> the reason.
+    """
 
     asked: dict[str, PendingCommands]
     problems: dict[str, str]
