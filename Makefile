@@ -48,16 +48,16 @@ wall-clock: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks.wall_clock --envs CartPole-v1 --only ours sb3 --jobs $$(nproc)
 	$(BIN)/python -m tests.benchmarks.wall_clock --envs CartPole-v1 --only ours sb3 --jobs 10
 
-# A finished seed is a file in docs/rows, and is not trained again. The second page has plain DQN at
+# A finished seed is a line of a file in docs/rows, and is not trained again. The second page has plain DQN at
 # the peer's own settings.
-RESULTS := --seeds $(SEEDS) --first-seed $(FIRST_SEED) --peer sb3 --rows docs/rows
+RESULTS := --seeds $(SEEDS) --first-seed $(FIRST_SEED) --peer sb3 --rows docs/rows/learning.jsonl
 results: $(VENV)/.ready
 	$(BIN)/targetnet results $(ENVS) $(RESULTS) --page docs/results/shipped.md \
 	  --title "The shipped configs beside Stable-Baselines3"
 	$(BIN)/targetnet results $(ENVS:%=docs/variants/zoo-%.toml) $(RESULTS) --page docs/results/zoo_settings.md \
 	  --title "Plain DQN with the settings of rl-baselines3-zoo, beside Stable-Baselines3"
 	$(BIN)/targetnet results $(patsubst configs/%.toml,%,$(wildcard configs/minatar-*.toml)) \
-	  --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows --training --page docs/results/minatar.md \
+	  --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows/learning.jsonl --training --page docs/results/minatar.md \
 	  --title "MinAtar, five games"
 
 # The defaults, those of version 0.2 and Stable-Baselines3's. The envs of two packages need minigrid
@@ -65,21 +65,21 @@ results: $(VENV)/.ready
 DEFAULTS ?= $(wildcard docs/defaults/*.toml)
 defaults: $(VENV)/.ready
 	$(BIN)/targetnet results $(DEFAULTS) --seeds 10 --first-seed 9000 --peer sb3-defaults \
-	  $(PEER:%=--peer-python %) --rows docs/rows/defaults --page docs/results/defaults.md \
+	  $(PEER:%=--peer-python %) --rows docs/rows/defaults.jsonl --page docs/results/defaults.md \
 	  --title "The defaults beside those of 0.2 and of Stable-Baselines3"
 
 # Plain DQN and one ingredient, or all of Rainbow, where they differ; CartPole is a ceiling.
 variants: $(VENV)/.ready
 	$(BIN)/targetnet results docs/variants/zoo-lunarlander.toml docs/variants/lunarlander-*.toml \
-	  docs/variants/minatar-breakout-*.toml --seeds 3 --first-seed $(FIRST_SEED) --rows docs/rows \
-	  --training --page docs/results/variants.md --title "Plain DQN with one ingredient each"
+	  docs/variants/minatar-breakout-*.toml --seeds 3 --first-seed $(FIRST_SEED) \
+	  --rows docs/rows/learning.jsonl --training --page docs/results/variants.md --title "Plain DQN with one ingredient each"
 
 # What is beyond one number an action, and one observation.
 reach: $(VENV)/.ready
 	$(BIN)/targetnet results docs/branching/lunarlander-branches.toml --seeds 10 --first-seed 8020 \
-	  --rows docs/rows --page docs/results/branching.md --title "LunarLander with two engines"
+	  --rows docs/rows/learning.jsonl --page docs/results/branching.md --title "LunarLander with two engines"
 	$(BIN)/targetnet results cartpole-memory docs/memory/cartpole-no-memory.toml \
-	  docs/memory/cartpole-frames.toml --seeds 10 --first-seed 7000 --rows docs/rows/memory \
+	  docs/memory/cartpole-frames.toml --seeds 10 --first-seed 7000 --rows docs/rows/memory.jsonl \
 	  --page docs/results/memory.md --title "CartPole without velocities"
 
 check: $(VENV)/.ready

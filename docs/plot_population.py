@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from targetnet.agents.config.members import read_members
-from targetnet.agents.results.curves import Curve, read_curves
+from targetnet.agents.experiments.curves import Curve, read_curves
 from targetnet.rl_core.board.tags import TAGS
 from targetnet.rl_core.control.population import POPULATION
 

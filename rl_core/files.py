@@ -104,6 +104,25 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise
 
 
+def append_whole(path: Path, data: bytes) -> None:
+    """Appends lines to a file and syncs it: all of them or none.
+
+    What is at its end without a newline was not written to its end, and is cut off.
+    """
+    with path.open("ab+") as file:
+        file.seek(0)
+        end = file.read().rfind(b"\n") + 1
+        file.truncate(end)
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.truncate(path, end)
+            raise
+
+
 def unfinished(path: Path) -> Path:
     """Returns the place of a file that is not finished."""
     # The leading dot keeps the unfinished file out of listings of *.json.

@@ -237,9 +237,10 @@ FAULTS = (
           "counted = made if chosen is None else tf.stack(changed)", "counted = made",
           "tests/rl_core/optimizers/test_fused.py::"
           "test_blocks_that_are_chosen_when_it_runs_are_trained_as_singly"),
-    Fault("the highest quarter counts in the interquartile mean", "agents/results/statistics.py",
+    Fault("the highest quarter counts in the interquartile mean",
+          "agents/experiments/statistics.py",
           "np.arange(n // 4, n - n // 4)", "np.arange(n // 4, n)",
-          "tests/agents/results/test_statistics.py::test_iqm_matches_hand_computed_rows"),
+          "tests/agents/experiments/test_statistics.py::test_iqm_matches_hand_computed_rows"),
     Fault("a copied member perturbs its own live values", "agents/population/truncation.py",
           "scored[giver].values[knob.name]", "scored[name].values[knob.name]",
           "tests/agents/population/test_truncation.py::"
@@ -274,13 +275,13 @@ FAULTS = (
     Fault("an actor's priorities go on over a reset", "agents/remote/priorities.py",
           "alive &= inside & ~autoreset[after]", "alive &= inside",
           "tests/agents/remote/test_priorities.py::test_errors_are_those_computed_by_hand"),
-    Fault("the worst trial of a sweep is the first", "agents/sweep/study.py",
+    Fault("the worst trial of a sweep is the first", "agents/experiments/sweep/study.py",
           "(-(trial.value or 0.0), trial.number)", "(trial.value or 0.0, trial.number)",
-          "tests/agents/sweep/test_study.py::"
+          "tests/agents/experiments/sweep/test_study.py::"
           "test_the_best_trial_has_the_highest_score_and_of_equal_ones_is_the_older"),
-    Fault("differences of arms have the other sign", "agents/compare/scores.py",
+    Fault("differences of arms have the other sign", "agents/experiments/compare/scores.py",
           "for one in (arm, other)))", "for one in (other, arm)))",
-          "tests/agents/compare/test_tables.py::"
+          "tests/agents/experiments/compare/test_tables.py::"
           "test_a_difference_is_bold_if_it_holds_among_all_of_its_family"),
     Fault("a new row enters with the priority 1", "rl_core/replay/prioritized.py",
           "largest = entered = self.max_priority.read_value()",

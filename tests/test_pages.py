@@ -27,11 +27,11 @@ from typing import NamedTuple
 import pytest
 
 from targetnet.agents.cli.main import _COMMANDS, _parse, main
-from targetnet.agents.compare.plan import ComparisonPlan, EnvPart, Section, load_plan
 from targetnet.agents.config.files import config_name, read_config
 from targetnet.agents.config.members import load_members
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.pbt import PbtKeys
+from targetnet.agents.experiments.compare.plan import ComparisonPlan, EnvPart, Section, load_plan
 from targetnet.rl_core.control.files import ControlFiles, is_alive
 from targetnet.rl_core.control.population import is_population
 from targetnet.rl_core.control.state import read_state
@@ -44,15 +44,15 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 NOT_RUN = {
     r"make (train|test|\.venv/\.ready)": "sets up an environment and downloads TensorFlow",
     r"source \.venv/bin/activate": "is of the shell that a user types in",
-    r"targetnet results .*": "trains for hours; tests/agents/results run it on small configs",
-    r"targetnet sweep .*": "trains for minutes; tests/agents/sweep run it with small children",
-    r"targetnet compare .*": "trains for minutes; tests/agents/compare run it with small children",
+    r"targetnet results .*": "trains for hours; tests/agents/experiments run it on small configs",
+    r"targetnet sweep .*": "trains for minutes; tests/agents/experiments have small children",
+    r"targetnet compare .*": "trains for minutes; tests/agents/experiments have small children",
     r"targetnet train sweeps/.*": "trains the winner of a sweep that is not run",
     r"python -m tests\.benchmarks\.performance .*": "measures for minutes, beside peers",
     r"python -m tests\.benchmarks\.wall_clock.*": "measures for hours, beside peers",
     r"python docs/plot_.*": "trains for minutes",
-    r"python docs/atari/.*": "tests/agents/results/test_atari_page.py makes the page",
-    r"python docs/study/.*": "tests/agents/compare/test_study.py runs one, the other trains",
+    r"python docs/atari/.*": "tests/agents/experiments/results/test_atari_page.py makes the page",
+    r"python docs/study/.*": "test_study.py runs one, the other trains",
     r"targetnet board --host 0\.0\.0\.0 .*": "opens a port to other machines",
     r"tensorboard .* --bind_all .*": "opens a port to other machines",
 }

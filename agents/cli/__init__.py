@@ -12,8 +12,8 @@ config_list.py      the list of the shipped configs
 run_tables.py       finds runs and shows them as tables
 members_table.py    the table of a population's members at its end
 
-Imports: agents.config, agents.data, agents.loops, agents.policy, agents.population, agents.results,
-agents.run, agents.saved, agents.sweep, rl_core.board, rl_core.console, rl_core.control,
+Imports: agents.config, agents.data, agents.loops, agents.policy, agents.population,
+agents.run, agents.saved, rl_core.board, rl_core.console, rl_core.control,
 rl_core.errors, rl_core.extras, rl_core.hyperparameters, rl_core.own_function, rl_core.search_path.
 """
 

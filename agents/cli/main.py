@@ -91,17 +91,17 @@ _COMMANDS = {
     ),
     "configs": _Command(_TRAIN, "Configs", "List the shipped configs, or show one."),
     "results": _Command(
-        "targetnet.agents.results.command",
+        "targetnet.agents.experiments.results.command",
         "Results",
         "Train configs with many seeds and write a page with statistics and curves.",
     ),
     "compare": _Command(
-        "targetnet.agents.compare.command",
+        "targetnet.agents.experiments.compare.command",
         "Compare",
         "Compare arms that differ in some keys, on several envs, by paired seeds; write a page.",
     ),
     "sweep": _Command(
-        "targetnet.agents.sweep.command",
+        "targetnet.agents.experiments.sweep.command",
         "Sweep",
         "Search keys of a config; train the best again with seeds that chose nothing.",
     ),

@@ -28,7 +28,7 @@ from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.population import is_population, name_a_member
 from targetnet.rl_core.errors import RlCoreError, RunDirError, reason_of
 from targetnet.rl_core.files import read_regular, write_whole, writing
-from targetnet.rl_core.seal import sealed_json, unsealed_json
+from targetnet.rl_core.seal import SealError, sealed_json, unsealed_json
 
 
 def require_new(out: Path, failure: Callable[[str], RlCoreError]) -> None:
@@ -96,6 +96,7 @@ OF_ITS_END = (RESULT, DIGEST, _WEIGHTS, _AVERAGED)  # a run that goes on has non
 EVENTS = "events.out.tfevents.*"  # event files
 PLAYED = ".play"  # end of the names of event files that `targetnet play` writes
 _MOST_BYTES = 1 << 16  # of a digest
+_MOST_RESULT_BYTES = 1 << 24  # a result of a hundred episodes has a few thousand
 RUNS = Path("runs")
 
 
@@ -374,3 +375,22 @@ def next_free(name: str) -> Path:
         except FileExistsError:  # another run took it in between
             continue
         return path
+
+
+def read_result(run: Path) -> RunResult:
+    """Reads the result in a run directory.
+
+    Raises:
+      RunDirError: it cannot be read, or is not what was written.
+    """
+    path = run / RESULT
+    try:
+        data = read_regular(path, most=_MOST_RESULT_BYTES)
+    except (OSError, ValueError) as error:
+        raise RunDirError(f"cannot read {path}: {reason_of(error)}") from None
+    try:
+        return RunResult.model_validate(unsealed_json(data))
+    except SealError as error:
+        raise RunDirError(f"cannot use {path}: {error}") from None
+    except ValueError:
+        raise RunDirError(f"{path} is damaged: it is not the result of a run") from None

@@ -1,6 +1,6 @@
 """Training returns on Atari's games beside those that Dopamine has published; trains nothing.
 
-    python docs/atari/beside_dopamine.py docs/rows > docs/results/atari.md
+    python docs/atari/beside_dopamine.py docs/rows/learning.jsonl > docs/results/atari.md
 
 Our seeds are rows of `targetnet results`. Dopamine's figures, dopamine.json beside this file, are
 the mean training return of each of five runs in its first, second and third million frames.
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from targetnet.agents.results.markdown import markdown_table
-from targetnet.rl_core.seal import unsealed_row
+from targetnet.agents.experiments.report import markdown_table
+from targetnet.agents.experiments.store import ResultStore
 
 HERE = Path(__file__).parent
 FRAMES = 4  # of an env step
@@ -36,7 +36,7 @@ Made by
 
 ```
 {commands}
-python docs/atari/beside_dopamine.py docs/rows > docs/results/atari.md
+python docs/atari/beside_dopamine.py docs/rows/learning.jsonl > docs/results/atari.md
 ```
 
 QR-DQN with Dopamine's values (`configs/atari-qrdqn.toml` names what differs) by the protocol of
@@ -58,18 +58,10 @@ and tests for a part of them. No value was tuned on these seeds. But it was the 
 """
 
 
-def rows_of(config, game, rows):
-    """Our finished seeds of a config and a game, in order: contents of their files."""
-    files = sorted((rows / f"{config}-{game.lower()}").glob("*.json"))
-    return [{"ours": OURS[config], **seed_in(path)} for path in files]
-
-
-def seed_in(path):
-    """A finished seed; refuses one that is not what was written."""
-    try:
-        return unsealed_row(path.read_bytes())
-    except ValueError as error:
-        raise SystemExit(f"cannot use {path}: {error}") from None
+def rows_of(config, game, store):
+    """Our finished seeds of a config and a game, in order."""
+    runs = store.runs(f"{config}-{game.lower()}")
+    return [{"ours": OURS[config], **runs[seed].model_dump()} for seed in sorted(runs)]
 
 
 def table(game, seeds, published):
@@ -106,10 +98,11 @@ def made_on(seeds):
 def main(rows):
     """Prints the page."""
     published = json.loads((HERE / "dopamine.json").read_text())
-    found = {(game, config): rows_of(config, game, rows) for game in GAMES for config in OURS}
+    store = ResultStore(rows)
+    found = {(game, config): rows_of(config, game, store) for game in GAMES for config in OURS}
     commands = "\n".join(
         f"targetnet results docs/atari/{config}-{game.lower()}.toml --seeds {len(seeds)}"
-        f" --first-seed {seeds[0]['seed']} --rows docs/rows --training"
+        f" --first-seed {seeds[0]['seed']} --rows docs/rows/learning.jsonl --training"
         for (game, config), seeds in found.items()
         if seeds
     )

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from targetnet.agents.compare.arm_results import load_kept
-from targetnet.agents.compare.plan import load_plan
 from targetnet.agents.config.members import read_members
-from targetnet.agents.results.curves import read_curves
-from targetnet.agents.results.markdown import markdown_table
+from targetnet.agents.experiments.compare.arms import FinishedArms
+from targetnet.agents.experiments.compare.plan import load_plan
+from targetnet.agents.experiments.curves import read_curves
+from targetnet.agents.experiments.report import markdown_table
+from targetnet.agents.experiments.store import ResultStore
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.control.population import POPULATION
 
@@ -80,15 +81,15 @@ def digests_alike(runs, seeds):
 def main():
     out = Path(sys.argv[1])
     loaded = load_plan(HERE / "periods.toml")
-    kept = load_kept(loaded, HERE.parent / "rows" / "study_period")
-    arms = {loaded.plan.name(arm): arm for _, arm in kept}
+    finished = FinishedArms(loaded, ResultStore(HERE.parent / "rows" / "study_period.jsonl"))
+    arms = {loaded.plan.name(arm): arm for _, arm in loaded.configs}
     errors, ages = [], []
     for env in ENVS:
         by_age = error_by_age(train(out, env, f"hard-{PERIOD}", DENSE))
         errors.append([env, *(f"{of:.3g}" for of in by_age)])
         for name in TRIGGERS:
             runs = train(out, env, name, loaded.plan.changes(arms[name]))
-            alike = digests_alike(runs, kept[env, arms[name]].seeds)
+            alike = digests_alike(runs, finished.of(env, arms[name]).seeds)
             cells = [
                 f"{np.median(of):.0f} ({np.quantile(of, 0.1):.0f} to {np.quantile(of, 0.9):.0f})"
                 if of

@@ -1,6 +1,6 @@
 """Tables of the study's finished runs, beside its page; trains nothing.
 
-    python docs/study/evidence.py docs/rows/study_period > docs/explanation/study_evidence.md
+    python docs/study/evidence.py docs/rows/study_period.jsonl > docs/explanation/study_evidence.md
 
 In Markdown, of fresh seeds: how fast Q values climb, what they say of a run's second half,
 which curves rank arms, how many runs end well, swaps beside the same runs without them, and what
@@ -15,12 +15,18 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from targetnet.agents.compare.areas import area, final, quarter, second_half
-from targetnet.agents.compare.arm_results import load_kept
-from targetnet.agents.compare.plan import ComparedArm, load_plan
-from targetnet.agents.compare.scores import Scores
-from targetnet.agents.results.differences import paired
-from targetnet.agents.results.markdown import markdown_table
+from targetnet.agents.experiments.compare.arms import (
+    FinishedArms,
+    area,
+    final,
+    quarter,
+    second_half,
+)
+from targetnet.agents.experiments.compare.plan import ComparedArm, load_plan
+from targetnet.agents.experiments.compare.scores import Scores
+from targetnet.agents.experiments.report import markdown_table
+from targetnet.agents.experiments.statistics import paired
+from targetnet.agents.experiments.store import ResultStore
 
 QUARTERS = "first quarter", "second", "third", "last"
 # 1 or -1 at the end of an episode, or at each step. Of other envs no start value can be told.
@@ -36,15 +42,15 @@ class Study:
 
     def __init__(self, rows):
         loaded = load_plan(Path(__file__).with_name("periods.toml"))
-        kept, plan = load_kept(loaded, rows), loaded.plan
+        finished, plan = FinishedArms(loaded, ResultStore(rows)), loaded.plan
         self.plan, self.seeds, self.configs = plan, {}, {}
-        self.scores = Scores(loaded, kept)
-        self.scores.require(self.scores.choices.tuning())
-        self.scores.require(self.scores.fresh())
+        self.scores = Scores(plan, finished)
+        finished.require(self.scores.choices.tuning())
+        finished.require(self.scores.fresh())
         for env in plan.envs:
             for group in plan.groups_on(env):
                 for arm in plan.arms(group):
-                    of = kept[env, arm]
+                    of = finished.of(env, arm)
                     fresh = [of.seeds[n] for n in plan.fresh(env) if n in of.seeds]
                     if len(fresh) == len(plan.fresh(env)):
                         self.seeds[env, plan.name(arm)] = fresh
@@ -294,9 +300,8 @@ def one_period(study):
 
 def main():
     study = Study(Path(sys.argv[1]))
-    command = (
-        "python docs/study/evidence.py docs/rows/study_period > docs/explanation/study_evidence.md"
-    )
+    command = "python docs/study/evidence.py docs/rows/study_period.jsonl"
+    command += " > docs/explanation/study_evidence.md"
     about = "of the fresh seeds of [the study](study_period.md). *Start value* is the value of a "
     about += "state from which the final return of the best hard arm is still to come: "
     about += ", ".join(f"{study.start_value(env):.3g} on {env}" for env in study.paid())

@@ -26,8 +26,8 @@ import tyro
 from rich.console import Console
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.results.jobs import run_jobs
-from targetnet.agents.results.peer import REQUIREMENTS, venv_jobs, venv_python
+from targetnet.agents.experiments.jobs import run_jobs
+from targetnet.agents.experiments.results.peer import REQUIREMENTS, venv_jobs, venv_python
 from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line
 from targetnet.rl_core.files import write_whole
 from targetnet.rl_core.machine import processor, vectors

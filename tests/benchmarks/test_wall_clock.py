@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from targetnet.agents.config.files import load_config
-from targetnet.agents.results.peers.sb3_worker import SETTINGS
+from targetnet.agents.experiments.results.sb3_worker import SETTINGS
 from targetnet.agents.run.process import process_began
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.seal import sealed_row, unsealed_row

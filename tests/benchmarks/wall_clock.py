@@ -24,9 +24,9 @@ from rich.console import Console
 
 from targetnet.agents.config.files import load_config
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.results.jobs import Job, run_jobs
-from targetnet.agents.results.peer import progress_in, venv_python
-from targetnet.agents.results.peers.sb3_worker import SETTINGS, SOURCE
+from targetnet.agents.experiments.jobs import Job, run_jobs
+from targetnet.agents.experiments.results.peer import progress_in, venv_python
+from targetnet.agents.experiments.results.sb3_worker import SETTINGS, SOURCE
 from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line
 from targetnet.rl_core.files import write_whole
 from targetnet.rl_core.machine import processor

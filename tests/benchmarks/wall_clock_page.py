@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from targetnet.agents.results.page import in_toml
+from targetnet.agents.experiments.results.page import in_toml
 from targetnet.rl_core.errors import RlCoreError
 
 Row = Mapping[str, Any]

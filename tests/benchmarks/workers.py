@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from targetnet.agents.results.jobs import last_line
+from targetnet.agents.experiments.jobs import last_line
 from targetnet.rl_core.errors import RlCoreError, in_one_line
 from targetnet.rl_core.lazy import XLA_FLAGS
 from tests.benchmarks.scenarios.kinds import ALL, Setting, Worker

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from targetnet.agents.cli import main as command
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.results.jobs import Job, run_jobs
+from targetnet.agents.experiments.jobs import Job, run_jobs
 from targetnet.agents.run.process import stop_on_interrupt
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train

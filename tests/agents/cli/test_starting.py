@@ -113,7 +113,9 @@ def test_only_the_named_command_is_imported(arguments):
         "targetnet.agents.dqn.agent",
         "minari",
     }
-    assert ("targetnet.agents.results.command" in modules) == (arguments[0] == "results")
+    assert ("targetnet.agents.experiments.results.command" in modules) == (
+        arguments[0] == "results"
+    )
 
 
 WITHOUT_KERAS = """

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from targetnet.agents.experiments.sweep.plan import read_plan
 from targetnet.agents.saved.machines import machines_of
-from targetnet.agents.sweep.plan import read_plan
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.log import read_log
@@ -252,7 +252,7 @@ SWEEP = ("--over", "sync_period=10..1000:log", "learning_rate=1e-4..1e-2:log", "
 
 
 def trials_of(directory):
-    from targetnet.agents.sweep.study import Study
+    from targetnet.agents.experiments.sweep.study import Study
 
     study = Study(directory / "study.log", read_plan(directory / "sweep.toml"))
     return [(of.params, of.value, of.user_attrs.get("digests")) for of in study.trials]

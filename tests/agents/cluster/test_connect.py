@@ -84,7 +84,8 @@ def test_a_try_that_crashes_is_one_line(monkeypatch):
 def test_ray_is_not_imported_with_the_room():
     code = (
         "import sys, targetnet.agents.cluster.connect, targetnet.agents.cluster.nodes\n"
-        "import targetnet.agents.results.command, targetnet.agents.sweep.command\n"
+        "from targetnet.agents.experiments.results import command\n"
+        "from targetnet.agents.experiments.sweep import command\n"
         "print('ray' in sys.modules, 'tensorflow' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

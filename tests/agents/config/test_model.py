@@ -7,7 +7,7 @@ import pytest
 
 from targetnet.agents.config.members import as_members
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.sweep.space import Space
+from targetnet.agents.experiments.sweep.space import Space
 from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.schedules import Linear
 

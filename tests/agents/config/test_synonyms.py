@@ -7,12 +7,12 @@ import tomllib
 
 import pytest
 
-from targetnet.agents.compare.plan import load_plan
 from targetnet.agents.config.files import changed_config, load_config
 from targetnet.agents.config.members import load_members
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.synonyms import SYNONYMS, VERSIONS, near_key
-from targetnet.agents.sweep.space import Space
+from targetnet.agents.experiments.compare.plan import load_plan
+from targetnet.agents.experiments.sweep.space import Space
 from targetnet.rl_core.errors import ConfigError, UnknownName
 
 ALL = [(library, synonym) for library, of in SYNONYMS.items() for synonym in of]

@@ -13,8 +13,7 @@ from safetensors.numpy import save
 
 from targetnet.agents.config.files import load_config
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.results.scores import read_result
-from targetnet.agents.saved.directory import EndDigest, RunDir, RunResult, require_free
+from targetnet.agents.saved.directory import EndDigest, RunDir, RunResult, read_result, require_free
 from targetnet.agents.saved.machines import add_machine, machines_of
 from targetnet.rl_core.checkpoint.weights_file import read_weights
 from targetnet.rl_core.control.commands import set_command
@@ -270,7 +269,7 @@ def test_a_file_of_a_run_with_another_digit_or_without_its_seal_is_refused(run, 
     add_machine(run.path, "host", "a processor 1")
     run.sink_id()
     read = {
-        "result.json": lambda: read_result(run.path / "result.json", RunResult),
+        "result.json": lambda: read_result(run.path),
         "digest.json": run.load_digest,
         "sinks.json": run.sink_id,
         "machines.json": lambda: machines_of(run.path),

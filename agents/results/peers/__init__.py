@@ -1,1 +1,0 @@
-"""Scripts that train agents of other libraries, each with an interpreter that has the library."""
