@@ -41,7 +41,7 @@ bench: $(VENV)/.ready
 performance: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks.performance --page docs/results/performance.md
 
-# What was measured is a file in docs/results/wall_clock, and is not measured again. Second, as many processes
+# What was measured is a line of docs/rows/wall_clock.jsonl, and is not measured again. Second, as many processes
 # at once as there are cores, and then all ten.
 wall-clock: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks.wall_clock

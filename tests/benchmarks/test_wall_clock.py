@@ -186,21 +186,21 @@ def fake(tmp_path, monkeypatch):
 
     def measure(**more):
         settings = {"envs": ("CartPole-v1",), "only": ("ours",), "env_steps": 5_000}
-        command = WallClock(**settings | more, rows=tmp_path / "rows", out=tmp_path / "out")
+        command = WallClock(**settings | more, rows=tmp_path / "rows.jsonl", out=tmp_path / "out")
         return command(Console(quiet=True))
 
     return measure
 
 
 def rows_in(tmp_path):
-    return {path.name: json.loads(path.read_text()) for path in (tmp_path / "rows").glob("*")}
+    return WallClock(rows=tmp_path / "rows.jsonl")._finished()
 
 
 @pytest.mark.thorough
 def test_each_process_leaves_a_row_and_is_not_measured_again(fake, tmp_path):
     assert fake(seeds=2, first_seed=4) == 0
     rows = rows_in(tmp_path)
-    never, reached = (rows[f"CartPole-v1-ours-{seed}.json"] for seed in (4, 5))
+    never, reached = (rows[f"CartPole-v1-ours-{seed}"] for seed in (4, 5))
     assert len(rows) == 2 and (tmp_path / "rows.md").exists()
     # Seed 4 is worth 400 at env steps 2,500 and 5,000; seed 5 reaches 475 at once.
     assert (never["reached"], never["env_steps"], never["updates"]) == (False, 5_000, 500)
@@ -210,37 +210,36 @@ def test_each_process_leaves_a_row_and_is_not_measured_again(fake, tmp_path):
     assert 0 < reached["seconds"] < 60 and abs(reached["began"] - time.time()) < 60
     page = (tmp_path / "rows.md").read_text()
     assert "| ours | 1 of 2 | never |" in page
-    assert f"wall_clock --rows {tmp_path / 'rows'}\n" in page
+    assert f"wall_clock --rows {tmp_path / 'rows.jsonl'}\n" in page
     assert fake(seeds=3, first_seed=4, jobs=1) == 0
     assert (tmp_path / "calls").read_text().split() == ["4", "5", "6"]
     assert fake(seeds=1, first_seed=4, jobs=2) == 0
-    assert rows_in(tmp_path)["CartPole-v1-ours-4-2-at-once.json"]["jobs"] == 2
+    assert rows_in(tmp_path)["CartPole-v1-ours-4-2-at-once"]["jobs"] == 2
 
 
 def test_a_killed_process_leaves_no_row_and_the_others_go_on(fake, tmp_path):
     assert fake(seeds=2, first_seed=3) == 1
-    assert list(rows_in(tmp_path)) == ["CartPole-v1-ours-4.json"]
+    assert list(rows_in(tmp_path)) == ["CartPole-v1-ours-4"]
     assert "CartPole-v1-ours-3" in "".join(p.name for p in (tmp_path / "out/logs").iterdir())
 
 
 def test_a_key_that_a_row_does_not_know_yet_had_its_default(fake, tmp_path):
     fake(seeds=1, first_seed=5)
-    (name,), calls = rows_in(tmp_path), (tmp_path / "calls").read_text()
-    (path,) = tmp_path.rglob(name)
-    row = unsealed_row(path.read_bytes())
+    (row,), calls = rows_in(tmp_path).values(), (tmp_path / "calls").read_text()
+    path = tmp_path / "rows.jsonl"
     del row["asked"]["settings"]["dueling"]
     path.write_bytes(sealed_row(row))
     assert fake(seeds=1, first_seed=5) == 0
     assert (tmp_path / "calls").read_text() == calls
     del row["asked"]["settings"]["head"]  # the config's is not the default
     path.write_bytes(sealed_row(row))
-    with pytest.raises(RlCoreError, match=r"ours-5\.json was measured with other settings: "):
+    with pytest.raises(RlCoreError, match=r"CartPole-v1-ours-5 was measured with other settings: "):
         fake(seeds=1, first_seed=5)
 
 
 def test_seconds_that_were_written_by_hand_are_refused(fake, tmp_path):
     fake(seeds=1, first_seed=5)
-    path = tmp_path / "rows" / "CartPole-v1-ours-5.json"
+    path = tmp_path / "rows.jsonl"
     row = path.read_bytes()
     assert row == sealed_row(unsealed_row(row))
     for change, said in (
@@ -248,16 +247,16 @@ def test_seconds_that_were_written_by_hand_are_refused(fake, tmp_path):
         (re.sub(rb', "seal": "\w+"', b"", row), "it has no seal"),
     ):
         path.write_bytes(change)
-        with pytest.raises(RlCoreError, match=rf"ours-5\.json: {said}.* Delete it to measure"):
+        with pytest.raises(RlCoreError, match=rf"rows\.jsonl: line 1: {said}.* Delete the line"):
             fake(seeds=1, first_seed=5)
 
 
 def test_a_row_that_was_asked_for_differently_is_refused(fake, tmp_path):
     fake(seeds=1, first_seed=5)
-    with pytest.raises(RlCoreError, match=r"ours-5\.json was measured with another env_steps"):
+    with pytest.raises(RlCoreError, match=r"CartPole-v1-ours-5 was measured with another env_s"):
         fake(seeds=1, first_seed=5, env_steps=10_000)
-    (tmp_path / "rows" / "CartPole-v1-ours-5.json").write_text("{")
-    with pytest.raises(RlCoreError, match=r"ours-5\.json cannot be read"):
+    (tmp_path / "rows.jsonl").write_text("{\n")
+    with pytest.raises(RlCoreError, match=r"cannot use .*rows\.jsonl: line 1"):
         fake(seeds=1, first_seed=5)
 
 
@@ -288,7 +287,7 @@ def test_the_command_ends_with_2_after_a_mistake():
 
 def test_one_at_a_time_libraries_take_turns_and_several_at_once_are_of_one(tmp_path):
     envs, libraries = ["CartPole-v1", "Acrobot-v1"], ["ours", "sb3"]
-    both = [WallClock(seeds=2, jobs=jobs, rows=tmp_path) for jobs in (1, 2)]
+    both = [WallClock(seeds=2, jobs=jobs, rows=tmp_path / "rows.jsonl") for jobs in (1, 2)]
     alone, together = (command._groups(envs, libraries) for command in both)
     assert [of[1:] for of in alone[0][:4]] == [
         ("ours", 2000), ("sb3", 2000), ("sb3", 2001), ("ours", 2001)

@@ -5,7 +5,7 @@
 
 Every seed of every library is a process of its own. The clock runs from the start of the process
 to the end of the first greedy evaluation whose mean return reaches the env's mark. What was
-measured is a file per library, env and seed below --rows, and is not measured again.
+measured is a line of --rows for each library, env and seed, and is not measured again.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.experiments.jobs import Job, run_jobs
 from targetnet.agents.experiments.results.peer import progress_in, venv_python
 from targetnet.agents.experiments.results.sb3_worker import SETTINGS, SOURCE
+from targetnet.agents.experiments.store import append_rows, read_rows
 from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line
 from targetnet.rl_core.files import write_whole
 from targetnet.rl_core.machine import processor
-from targetnet.rl_core.seal import SealError, unsealed_row
+from targetnet.rl_core.seal import unsealed_row
 from tests.benchmarks.performance import commit, make_venvs
 from tests.benchmarks.wall_clock_page import NAMES, as_markdown
 
 _PEERS = Path(__file__).parent / "peers"
-_ROWS = Path("docs/results/wall_clock")
+_ROWS = Path("docs/rows/wall_clock.jsonl")
+_PAGE = Path("docs/results/wall_clock.md")
 _EPISODES = 20
 # As long as the longest run that any side's own settings are made for, which is CleanRL's: nobody
 # is cut off before the end of its own schedules.
@@ -99,9 +101,9 @@ class WallClock:
     env_steps: int = _ENV_STEPS
     """Env steps after which a run that has not reached the mark ends."""
     rows: Path = _ROWS
-    """For the files. The page is made of all that are there: of another processor, another one."""
+    """File of what was measured, all of which is on the page: of another processor, another one."""
     page: Path | None = None
-    """The page. By default ROWS.md."""
+    """The page. By default docs/results/wall_clock.md, or that of the rows' name."""
     out: Path = Path("results/wall_clock")
     """For logs, and for runs while they are trained."""
     venvs: Path | None = None
@@ -128,11 +130,12 @@ class WallClock:
             if ended.signal:
                 raise KeyboardInterrupt
             good = good and not ended.failed
-        rows = [_read(path) for path in sorted(self.rows.glob("*.json"))]
+        rows = self._finished()
         if rows:
-            page = self.page or self.rows.with_suffix(".md")
+            page = self.page or (_PAGE if self.rows == _ROWS else self.rows.with_suffix(".md"))
             options = "" if self.rows == _ROWS else f"--rows {self.rows}"
-            write_whole(page, as_markdown(rows, options).encode())
+            in_order = [rows[name] for name in sorted(rows)]
+            write_whole(page, as_markdown(in_order, options).encode())
             console.print(f"page: {page}", highlight=False, soft_wrap=True)
         return 0 if good else 1
 
@@ -150,7 +153,8 @@ class WallClock:
             for number in numbers
             for library in _from(number, libraries)
         ]
-        todo = [seed for seed in seeds if not self._is_there(seed)]
+        finished = self._finished()
+        todo = [seed for seed in seeds if not self._is_there(seed, finished)]
         if self.jobs == 1:
             return [todo]
         return [
@@ -158,25 +162,30 @@ class WallClock:
             for both in product(envs, libraries)
         ]
 
-    def _is_there(self, seed: _Seed) -> bool:
+    def _finished(self) -> dict[str, dict[str, Any]]:
+        """Returns the rows by their names."""
+        rows = [_checked(self.rows, row) for _, row in read_rows(self.rows)]
+        return {
+            _name(of["asked"]["env_id"], of["library"], of["asked"]["seed"], of["jobs"]): of
+            for of in rows
+        }
+
+    def _is_there(self, seed: _Seed, finished: Mapping[str, Any]) -> bool:
         """Raises RlCoreError if what is there was asked for in another way."""
-        path, now = self._path(seed), self._asked(seed)
-        if not path.exists():
+        name_of_row, now = _name(*seed, self.jobs), self._asked(seed)
+        if name_of_row not in finished:
             return False
-        before = _read(path)["asked"]
+        before = dict(finished[name_of_row]["asked"])
         if seed.library == "ours":  # a key that did not exist then has its default
             before["settings"] = _dumped(DqnConfig()) | before["settings"]
         for name in now:
             if before.get(name) != now[name]:
                 raise RlCoreError(
-                    f"{path} was measured with {'' if name == 'settings' else 'an'}other {name}: "
-                    "delete it to measure it again, or give another --rows"
+                    f"{self.rows}: {name_of_row} was measured with "
+                    f"{'' if name == 'settings' else 'an'}other {name}: delete its line to measure "
+                    "it again, or give another --rows"
                 )
         return True
-
-    def _path(self, seed: _Seed) -> Path:
-        at_once = f"-{self.jobs}-at-once" if self.jobs > 1 else ""
-        return self.rows / f"{seed.env_id}-{seed.library}-{seed.number}{at_once}.json"
 
     def _asked(self, seed: _Seed) -> dict[str, Any]:
         mark = ENVS[seed.env_id]
@@ -206,13 +215,23 @@ class WallClock:
         program, venv = LIBRARIES[seed.library]
         # Not resolved: a link to it would lose the environment.
         python = venv_python(self._venvs / venv) if venv else Path(sys.executable)
-        path, about = self._path(seed), {"library": seed.library, **about}
+        about = {"library": seed.library, **about}
         task = {"asked": self._asked(seed), "about": about, "room": str(self.out)}
-        log = self.out / "logs" / f"{path.stem}.log"
+        log = self.out / "logs" / f"{_name(*seed, self.jobs)}.log"
+        path = log.with_suffix(".json")
         # -E: variables such as PYTHONPATH are for this process, and mean nothing to a peer's.
         command = [str(python), "-E", str(_PEERS / program), json.dumps(task), str(path)]
         name = f"{seed.library} {seed.env_id} seed {seed.number}"
-        return Job(name, command, log, lambda: progress_in(log))
+        return Job(name, command, log, lambda: progress_in(log), lambda: self._keep(path))
+
+    def _keep(self, path: Path) -> None:
+        """Stores the row that a process has written."""
+        try:
+            row = unsealed_row(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise RlCoreError(f"cannot use {path}: {in_one_line(error)}") from None
+        append_rows(self.rows, [_checked(path, row)])
+        path.unlink()
 
     @property
     def _venvs(self) -> Path:
@@ -246,14 +265,12 @@ def _chosen(what: str, names: Sequence[str], known: Mapping[str, Any]) -> Sequen
     return list(dict.fromkeys(names)) or list(known)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        row = unsealed_row(path.read_bytes())
-    except SealError as error:
-        raise RlCoreError(f"cannot use {path}: {error}. Delete it to measure it again") from None
-    except (OSError, ValueError) as error:
-        raise RlCoreError(f"{path} cannot be read: {in_one_line(error)}") from None
-    if not row.keys() >= {"asked", "library", "seconds", "versions"}:
+def _name(env_id: str, library: str, number: int, jobs: int) -> str:
+    return f"{env_id}-{library}-{number}{f'-{jobs}-at-once' if jobs > 1 else ''}"
+
+
+def _checked(path: Path, row: dict[str, Any]) -> dict[str, Any]:
+    if not row.keys() >= {"asked", "library", "jobs", "seconds", "versions"}:
         raise RlCoreError(f"{path} is no measurement of this command")
     return row
 

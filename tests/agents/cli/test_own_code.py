@@ -116,8 +116,8 @@ def test_no_command_nor_a_process_that_it_starts_imports_from_the_current_direct
         "digest run",
         "status run",
         "log run",
-        "results c.toml --seeds 1 --out results --rows rows --page results.md",
-        "compare when.toml --rows compared --page when.md",
+        "results c.toml --seeds 1 --out results --rows rows.jsonl --page results.md",
+        "compare when.toml --rows compared.jsonl --page when.md",
         "sweep c.toml --over learning_rate=0.001,0.002 --sampler grid --trials 2 --seeds 1 "
         "--best 1 --fresh-seeds 1 --dir sweep",
     )  # fmt: skip

@@ -73,7 +73,7 @@ def change_rows(change):
     """Changes each row of a seed, or leaves it out if None is returned; all get new seals."""
     lines = [row if "seed" not in row else change(row) for _, row in read_rows(ROWS)]
     ROWS.unlink()
-    append_rows(ROWS, [{k: v for k, v in of.items() if k != "seal"} for of in lines if of])
+    append_rows(ROWS, filter(None, lines))
 
 
 def without(agent):
