@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from targetnet.agents.config.members import read_members
-from targetnet.agents.experiments.curves import Curve, read_curves
+from targetnet.rl_core.board.read_events import Points, read_curves
 from targetnet.rl_core.board.tags import TAGS
 from targetnet.rl_core.control.population import POPULATION
 
@@ -26,7 +26,7 @@ def label(own: dict) -> str:
     return ", ".join(f"{name} = {value}" for name, value in own.items() if name != "seed")
 
 
-def smoothed(curve: Curve) -> tuple[np.ndarray, np.ndarray]:
+def smoothed(curve: Points) -> tuple[np.ndarray, np.ndarray]:
     """Returns the means of a curve over at most so many parts of it."""
     parts = np.array_split(np.array(sorted(curve), float), min(_BINS, len(curve)))
     return tuple(np.array([part.mean(axis=0) for part in parts]).T)

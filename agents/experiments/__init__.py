@@ -9,13 +9,12 @@ jobs.py          many processes, a few at a time, and their progress on the scre
 places.py        where they run: here, or on the nodes of a cluster; and how many at once
 training_job.py  a job of `targetnet train`: a run, or a population
 store.py         finished runs in a file of JSON lines
-curves.py        a run's curves, read without TensorFlow
 statistics.py    the interquartile mean, bootstrap and Student's intervals, several tests at once
 report.py        parts of any page: Markdown, pictures, the command that made it
 verify.py        trains runs again, and compares the digests of their ends
 options.py       checks of options
 
-Imports: agents.cluster, agents.config, agents.run, agents.saved, rl_core.console, rl_core.control,
-rl_core.errors, rl_core.extras, rl_core.files, rl_core.hyperparameters, rl_core.machine,
-rl_core.seal.
+Imports: agents.cluster, agents.config, agents.run, agents.saved, rl_core.board, rl_core.console,
+rl_core.control, rl_core.errors, rl_core.extras, rl_core.files, rl_core.hyperparameters,
+rl_core.machine, rl_core.seal.
 """

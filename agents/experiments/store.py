@@ -21,10 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from targetnet.agents.config.combinations import without_replay_keys
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.experiments.curves import Curve, read_curves
 from targetnet.agents.experiments.report import versions
 from targetnet.agents.saved.directory import RunDir, read_result
 from targetnet.agents.saved.machines import processor_of
+from targetnet.rl_core.board.read_events import Points, read_curves
 from targetnet.rl_core.control.files import FileLock
 from targetnet.rl_core.errors import RunDirError, quoted, reason_of
 from targetnet.rl_core.files import append_whole, read_regular, writing
@@ -145,7 +145,7 @@ def settings_of(config: DqnConfig) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in _OF_THE_MACHINE}
 
 
-def quarters_of(curves: Mapping[str, Curve], env_steps: int) -> dict[str, list[float | None]]:
+def quarters_of(curves: Mapping[str, Points], env_steps: int) -> dict[str, list[float | None]]:
     """Returns the mean of each curve in each quarter of a run of this length."""
     found = {}
     for tag, curve in curves.items():
@@ -157,7 +157,7 @@ def quarters_of(curves: Mapping[str, Curve], env_steps: int) -> dict[str, list[f
     return found
 
 
-def _means_up_to(points: Sequence[int], curve: Curve) -> dict[int, float]:
+def _means_up_to(points: Sequence[int], curve: Points) -> dict[int, float]:
     """Returns the mean of a curve's values between one point and the next, by the latter."""
     values: dict[int, list[float]] = {}
     for step, value in curve:

@@ -16,10 +16,10 @@ import numpy as np
 from targetnet.agents.config.members import read_members
 from targetnet.agents.experiments.compare.arms import FinishedArms
 from targetnet.agents.experiments.compare.plan import load_plan
-from targetnet.agents.experiments.curves import read_curves
 from targetnet.agents.experiments.report import markdown_table
 from targetnet.agents.experiments.store import ResultStore
 from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.board.read_events import read_curves
 from targetnet.rl_core.control.population import POPULATION
 
 HERE = Path(__file__).parent

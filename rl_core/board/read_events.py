@@ -1,7 +1,7 @@
 """Reader of the scalars in event files, without TensorFlow.
 
-The files of a run may be damaged or written by somebody else: reading stops at the first record
-that is not whole.
+The files of a run may be damaged or written by somebody else. A record that was not written to its
+end is the end. At one that is damaged, reading stops or is refused.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
@@ -18,12 +18,16 @@ from google.protobuf.message import DecodeError
 from tensorboard.compat.proto import event_pb2
 
 from targetnet.rl_core.board.records import checksum
+from targetnet.rl_core.errors import RunDirError, reason_of
 from targetnet.rl_core.files import open_regular
 
 _MOST_BYTES = 1 << 24  # of a record; the largest real one is a GIF of `targetnet play --to-board`
 _EVENTS = "events.out.tfevents.*"
 _MOST_FILES = 1_000  # of a run: one for each session
 _LENGTH = struct.Struct("<Q")
+_DAMAGED = "an event cannot be read"
+
+Points = list[tuple[int, float]]  # (env step, value) in the order of writing
 
 
 class EventPoints(NamedTuple):
@@ -40,26 +44,31 @@ class EventPoints(NamedTuple):
     values: dict[str, float]
 
 
-def read_scalars(path: Path, *, most: int | None = None, tag: str = "") -> Iterator[EventPoints]:
+def read_scalars(
+    path: Path, *, most: int | None = None, tag: str = "", strict: bool = False
+) -> Iterator[EventPoints]:
     """Yields the events of a file that have scalars.
 
     Args:
       path: the event file.
       most: bytes to read; None reads all that are there now.
       tag: only events that may have this tag.
+      strict: refuses a damaged event, at which reading stops otherwise.
 
     Raises:
       OSError: the file cannot be read.
-      ValueError: it is no regular file.
+      ValueError: it is no regular file; or it is damaged, if `strict`.
     """
     wanted = tag.encode()
     with open_regular(path) as file:
-        for data in _records(file, most):
+        for data in _records(file, most, strict):
             if wanted not in data:  # much quicker than to parse the event
                 continue
             try:
                 event = event_pb2.Event.FromString(data)
             except DecodeError:
+                if strict:
+                    raise ValueError(_DAMAGED) from None
                 return
             points = {
                 value.tag: value.simple_value
@@ -70,19 +79,44 @@ def read_scalars(path: Path, *, most: int | None = None, tag: str = "") -> Itera
                 yield EventPoints(event.step, event.wall_time, points)
 
 
-def _records(file: BufferedReader, most: int | None) -> Iterator[bytes]:
+def _records(file: BufferedReader, most: int | None, strict: bool) -> Iterator[bytes]:
     """Yields the whole records of an event file, up to the first one that is damaged."""
     while most is None or file.tell() < most:
         head = file.read(12)
-        if len(head) < 12 or checksum(head[:8]) != head[8:]:
+        if len(head) < 12:
             return
         (length,) = _LENGTH.unpack(head[:8])
-        if length > _MOST_BYTES:
-            return
-        data, end = file.read(length), file.read(4)
-        if len(data) < length or checksum(data) != end:
+        damaged = checksum(head[:8]) != head[8:] or length > _MOST_BYTES
+        if not damaged:
+            data, end = file.read(length), file.read(4)
+            if len(end) < 4:
+                return
+            damaged = checksum(data) != end
+        if damaged:
+            if strict:
+                raise ValueError(_DAMAGED)
             return
         yield data
+
+
+def read_curves(run: Path, tags: Iterable[str]) -> dict[str, Points]:
+    """Reads all points of some curves of a run; a tag without points has an empty curve.
+
+    Raises:
+      RunDirError: an event file is damaged, or cannot be read.
+    """
+    curves: dict[str, Points] = {tag: [] for tag in tags}
+    # Each file continues the one before; their names sort in the order of time.
+    for path in sorted(run.glob(_EVENTS)):
+        try:
+            for row in read_scalars(path, strict=True):
+                for tag in curves.keys() & row.values.keys():
+                    curves[tag].append((row.env_step, row.values[tag]))
+        except FileNotFoundError:  # a run that goes on from a checkpoint removes newer files
+            continue
+        except (OSError, ValueError) as error:
+            raise RunDirError(f"{path} is damaged: {reason_of(error)}") from None
+    return curves
 
 
 class Curve(NamedTuple):

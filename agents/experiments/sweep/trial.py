@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from targetnet.agents.experiments.curves import read_curves
 from targetnet.agents.experiments.jobs import Job
 from targetnet.agents.experiments.store import EVALUATION
 from targetnet.agents.experiments.sweep.plan import SweepPlan
 from targetnet.agents.experiments.training_job import run_paths, training_job
 from targetnet.agents.saved.directory import EVENTS, RunDir, read_result
 from targetnet.agents.saved.machines import processor_of
+from targetnet.rl_core.board.read_events import read_curves
 from targetnet.rl_core.control.client import NotRunning, RunClient
 from targetnet.rl_core.control.commands import do_command
 from targetnet.rl_core.control.files import ControlFiles, is_alive

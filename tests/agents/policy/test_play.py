@@ -11,9 +11,9 @@ from tensorboard.backend.event_processing.plugin_event_multiplexer import EventM
 
 from targetnet.agents.cli.main import main
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.experiments.curves import read_curves
 from targetnet.agents.policy.play import PlayError, play
 from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.board.read_events import read_curves
 from targetnet.rl_core.control.files import ControlFiles, RunLock
 from targetnet.rl_core.errors import EnvError
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.experiments.curves import read_curves
 from targetnet.agents.experiments.results.table import Row
 from targetnet.agents.experiments.store import read_run
 from targetnet.rl_core.board.events import EventWriter
+from targetnet.rl_core.board.read_events import read_curves
 from targetnet.rl_core.errors import RunDirError
 
 RESULT = {
