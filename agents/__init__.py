@@ -11,8 +11,9 @@ from targetnet.rl_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from targetnet.agents.config.files import load_config
+    from targetnet.agents.config.learning_keys import FreezeArm
     from targetnet.agents.config.members import Members, load_members
-    from targetnet.agents.config.model import DqnConfig, FreezeArm
+    from targetnet.agents.config.model import DqnConfig
     from targetnet.agents.config.own_live import OwnLive
     from targetnet.agents.controllers.run_view import Controller, RunView
     from targetnet.agents.data.record import record
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from targetnet.agents.run.train import resume, train
 
 _NAMES_OF = {
-    "config.model": "DqnConfig FreezeArm",
+    "config.model": "DqnConfig",
+    "config.learning_keys": "FreezeArm",
     "config.files": "load_config",
     "config.members": "Members load_members",
     "config.own_live": "OwnLive",

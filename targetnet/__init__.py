@@ -19,10 +19,10 @@ from targetnet import agents, envs, rl_core
 
 if TYPE_CHECKING:
     from targetnet.agents.config.files import load_config as load_config
+    from targetnet.agents.config.learning_keys import FreezeArm as FreezeArm
     from targetnet.agents.config.members import Members as Members
     from targetnet.agents.config.members import load_members as load_members
     from targetnet.agents.config.model import DqnConfig as DqnConfig
-    from targetnet.agents.config.model import FreezeArm as FreezeArm
     from targetnet.agents.config.own_live import OwnLive as OwnLive
     from targetnet.agents.controllers.run_view import Controller as Controller
     from targetnet.agents.controllers.run_view import RunView as RunView

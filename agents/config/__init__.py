@@ -1,7 +1,12 @@
 """The configuration of a run.
 
-model.py           DqnConfig: every key with its bounds and unit
-combinations.py    checks that keys go together; tells the live values that do nothing
+model.py           DqnConfig: all keys together, and the defaults that depend on others
+env_keys.py        keys of the env, each with its unit, bounds, papers and what it needs; so are:
+network_keys.py    of the network; sync_keys.py, of the target network's copies; target_keys.py,
+                   of the regression target; replay_keys.py, of what is learned from;
+                   learning_keys.py, of the updates and exploration; run_keys.py, of the run
+papers.py          the addresses of these papers
+combinations.py    checks that keys go together
 own_live.py        live values of the user's own, [live.NAME]
 settings.py        base of all settings: strict models, live fields, one-line errors
 weight_actions.py  actions on the weights that a config makes again and again

@@ -1,4 +1,4 @@
-"""Checks that the keys of a config go together, and tells the live values that do nothing."""
+"""Checks that the keys of a config go together."""
 
 from __future__ import annotations
 
@@ -10,29 +10,21 @@ from targetnet.rl_core.hyperparameters import LARGEST_INT32
 if TYPE_CHECKING:
     from targetnet.agents.config.model import DqnConfig
 
-# Weights of other ways to hold a target still than copies; 0 turns each off.
-STILLNESS = ("online_weight", "min_weight", "functional_weight", "proximal_weight")
-# Other rules for when the target is copied than its age; 0 turns each off.
-SYNC_RULES = ("sync_growth", "sync_fit", "sync_distance")
-# Penalties on what the data do not show; 0 turns each off.
-PENALTIES = ("cql_weight", "margin_weight")
-PREPARED = STILLNESS + SYNC_RULES + PENALTIES
-# Keys that need a replay or a target network, which rollouts do without.
-_NOT_OF_ROLLOUTS = (
-    *("replay_capacity", "prioritized", "n_step", "learn_start", "learn_period"),
-    *("updates_per_learn", "double", "averaged_targets", "sync_period", "tau", "on_sync"),
-    *("chain", "chain_torso", "refresh_period"),
-    *("prepared", "munchausen", *PREPARED, "sync_fit_updates", "min_target_age", "max_target_age"),
-)
-
 
 def without_replay_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a config's values; if it makes rollouts, without the keys of a replay and a target.
 
     They do nothing there, but what is stored has them, with what was their default then.
     """
-    without = _NOT_OF_ROLLOUTS if values.get("rollout") else ()
+    from targetnet.agents.config.model import DqnConfig
+
+    without = _not_of_rollouts(DqnConfig) if values.get("rollout") else ()
     return {name: value for name, value in values.items() if name not in without}
+
+
+def _not_of_rollouts(model: type[DqnConfig]) -> list[str]:
+    """Returns the keys that need a replay or a target network, which rollouts do without."""
+    return [name for name, facts in model.facts().items() if facts.of_replay or facts.switch]
 
 
 def check_combinations(config: DqnConfig) -> None:
@@ -253,7 +245,7 @@ def _check_rollout(config: DqnConfig) -> None:
     rows = config.rollout * config.num_envs
     if config.rollout < 2:
         raise ValueError(f"rollout must be 0, or at least 2 time steps, got {config.rollout}")
-    for name in _NOT_OF_ROLLOUTS:
+    for name in _not_of_rollouts(type(config)):
         if getattr(config, name) != type(config).model_fields[name].default:
             raise ValueError(
                 "rollout > 0 learns without a replay and without a target network; leave "
@@ -299,48 +291,3 @@ def _check_actors(config: DqnConfig) -> None:
             f"loop = 'remote' stores {rows:,} rows at once, and needs replay_capacity >= "
             f"{3 * rows:,}, got {config.replay_capacity:,}; lower actor_steps, actors or num_envs"
         )
-
-
-def without_effect(config: DqnConfig) -> dict[str, str]:
-    """Returns the live values that do nothing in this run, each with the setting it needs."""
-    huber = config.loss == "huber" and config.head != "categorical"
-    needs = {
-        "ema_decay": (config.ema_decay != 0, "ema_decay > 0"),
-        "huber_delta": (huber, 'loss = "huber" and no categorical head'),
-        "hl_gauss_sigma": (config.loss == "hl_gauss", 'loss = "hl_gauss"'),
-        "n_step": (
-            not config.munchausen and not config.rollout,
-            "rollout = 0" if config.rollout else "munchausen = false",
-        ),
-        "priority_alpha": (config.prioritized, "prioritized = true"),
-        "priority_beta": (config.prioritized, "prioritized = true"),
-        "priority_eta": (
-            config.prioritized and config.is_recurrent,
-            "prioritized = true" if config.is_recurrent else 'recurrent = "gru" or "lstm"',
-        ),
-        "temperature": (config.boltzmann, "boltzmann = true"),
-        "munchausen_alpha": (config.munchausen, "munchausen = true"),
-        "munchausen_temperature": (config.munchausen, "munchausen = true"),
-        "munchausen_clip": (config.munchausen, "munchausen = true"),
-    }
-    early = config.is_built_with("sync_fit") or config.is_built_with("sync_distance")
-    needs["min_target_age"] = early, "sync_fit > 0 or sync_distance > 0"
-    ruled = early or config.is_built_with("sync_growth")
-    needs["max_target_age"] = ruled, "sync_growth, sync_fit or sync_distance > 0"
-    for name in ("sync_period", "tau", "learn_period", "updates_per_learn"):
-        needs[name] = config.rollout == 0, "rollout = 0"
-    needs["q_lambda"] = config.rollout > 0, "rollout > 0"
-    if config.chain > 1:
-        needs["tau"] = False, "chain = 1"
-    needs["refresh_period"] = config.chain > 1, "chain > 1"
-    needs["margin"] = (
-        config.is_built_with("margin_weight"),
-        'margin_weight > 0, or prepared = ["margin_weight"]',
-    )
-    needs["demonstration_bonus"] = (
-        bool(config.begin_with) and config.prioritized,
-        "prioritized = true" if config.begin_with else "begin_with, and prioritized = true",
-    )
-    for name in PREPARED:
-        needs[name] = config.is_built_with(name), f'{name} > 0, or prepared = ["{name}"]'
-    return {name: wanted for name, (there, wanted) in needs.items() if not there}

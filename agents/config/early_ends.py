@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from targetnet.agents.config.learning_keys import ExplorationKeys
 from targetnet.agents.config.live_values import configured_values
-from targetnet.agents.config.model import DqnConfig, ExplorationKeys
+from targetnet.agents.config.model import DqnConfig
 from targetnet.rl_core.schedules import Constant, Geometric, Linear, Piecewise
 
 _WithEnd = Linear | Geometric | Piecewise

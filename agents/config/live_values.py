@@ -129,7 +129,7 @@ def as_markdown() -> str:
 _PAGE = """\
 # Live values and actions
 
-<!-- Generated from agents/config/model.py and rl_core/control/commands.py by make docs. -->
+<!-- Generated from agents/config/*_keys.py and rl_core/control/commands.py by make docs. -->
 
 You may change every value below during a run: with `targetnet set RUN name=value`, in the Steer
 tab, from another process with `RunClient(RUN).set(name, value)`, or within the run with

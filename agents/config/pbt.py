@@ -25,6 +25,7 @@ from targetnet.rl_core.schedules import SCHEDULES
 
 _FLAG = "--pbt"
 _LISTS = ("perturb", "factors")
+_PAPER = ("Jaderberg et al. 2017",)
 
 
 class PbtKeys(Settings):
@@ -34,22 +35,29 @@ class PbtKeys(Settings):
     """
 
     period: int = key(
-        ..., "env steps from one exchange to the next; without a default", "env steps", ge=1
+        ...,
+        "env steps from one exchange to the next; without a default",
+        "env steps",
+        ge=1,
+        papers=_PAPER,
     )
     share: float = key(
         0.25,
         "share of the members that copies, and of those that are copied; at most 0.5",
         "1",
+        papers=_PAPER,
+        values="in (0, 0.5]",
     )
     perturb: tuple[str, ...] | None = key(
         None,
         "live values that a copying member takes over and changes; by default those in which the "
         "members differ",
         strict=False,
+        values="list of texts",
     )
     factors: tuple[FiniteFloat, ...] = key(
         (0.8, 1.25), "one of them, drawn at random, multiplies each of these values", "1",
-        strict=False,
+        strict=False, papers=_PAPER, values="list of numbers > 0",
     )  # fmt: skip
     score: Literal["evaluation", "training"] = key(
         "evaluation",

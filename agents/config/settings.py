@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, time
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import (
     BeforeValidator,
@@ -56,6 +56,37 @@ LiveFloat = Annotated[FiniteFloat | _Schedules, BeforeValidator(_number_or_sched
 LiveInt = Annotated[int | _Schedules, BeforeValidator(_number_or_schedule)]
 
 
+# True if a value has an effect in a run of a config; else the setting that it needs, in words.
+Needs = Callable[[Any], bool | str]
+_SWITCHES = ("value", "sync", "penalty")
+
+
+class KeyFacts(NamedTuple):
+    """All that is known of a key beside its type, its bounds and its meaning.
+
+    Attributes:
+      unit: of the value; "" if it has none, "1" for a plain number.
+      papers: names of those that it comes from, of targetnet.agents.config.papers.PAPERS.
+      values: words for the docs, if its type does not tell them.
+      of_replay: it needs a replay or a target network, which rollouts do without.
+      knob: of a live key, the fields of its `Knob`; None: the key is fixed when the run begins.
+      needs: of a live key that does nothing in some runs.
+      switch: of a live key that is 0 where it is off, and then not built, unless it is `prepared`:
+        "value" if it changes the values that are learned, "sync" if it rules when the target is
+        copied, "penalty" if it is one on what the data do not show.
+      acts: the choice of actions reads it.
+    """
+
+    unit: str
+    papers: tuple[str, ...] = ()
+    values: str = ""
+    of_replay: bool = False
+    knob: Mapping[str, Any] | None = None
+    needs: Needs | None = None
+    switch: str = ""
+    acts: bool = False
+
+
 def key(
     default: Any,
     meaning: str,
@@ -65,6 +96,7 @@ def key(
     le: float | None = None,
     lt: float | None = None,
     strict: bool | None = None,
+    **facts: Any,
 ) -> Any:
     """Declares a field that is fixed when the run begins.
 
@@ -74,15 +106,11 @@ def key(
       unit: unit of the value; "" if it has none.
       ge, le, lt: bounds.
       strict: False takes a list for a tuple.
+      facts: further ones, see `KeyFacts`.
     """
+    extra: Any = {"facts": KeyFacts(unit, **facts)}
     return Field(
-        default,
-        description=meaning,
-        json_schema_extra={"unit": unit},
-        ge=ge,
-        le=le,
-        lt=lt,
-        strict=strict,
+        default, description=meaning, json_schema_extra=extra, ge=ge, le=le, lt=lt, strict=strict
     )
 
 
@@ -96,6 +124,7 @@ def live(
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
+    **facts: Any,
 ) -> Any:
     """Declares a field that may change during a run.
 
@@ -105,13 +134,26 @@ def live(
       meaning: one phrase for the docs and the Steer tab.
       effect: the moment from which a change is in force.
       ge, gt, le, lt: bounds; every value of a schedule must obey them too.
+      facts: further ones, see `KeyFacts`.
     """
-    bounds = {"at_least": ge, "above": gt, "at_most": le, "below": lt}
-    knob: dict[str, Any] = {"unit": unit, "effect": effect, **bounds}
+    knob = {"effect": effect, "at_least": ge, "above": gt, "at_most": le, "below": lt}
+    extra: Any = {"facts": KeyFacts(unit, knob=knob, **facts)}
     # Validated too, so that a default in shares of the run gets its env steps.
-    return Field(
-        default, description=meaning, json_schema_extra={"live": knob}, validate_default=True
-    )
+    return Field(default, description=meaning, json_schema_extra=extra, validate_default=True)
+
+
+def known_or_own(what: str, name: str, known: Sequence[str]) -> str:
+    """Returns `name` if it is known or has the form "module:function".
+
+    Raises:
+      ValueError: it is neither; names the nearest one.
+    """
+    if name not in known and not all(name.partition(":")):
+        raise ValueError(
+            f"there is no {what} {quoted(name)} ({', '.join(known)}, or your own as "
+            f"'module:function'){did_you_mean(name, known)}"
+        )
+    return name
 
 
 class Settings(Model):
@@ -137,18 +179,33 @@ class Settings(Model):
         return copy
 
     @classmethod
+    def facts(cls) -> dict[str, KeyFacts]:
+        """Returns the facts of each key, in the order of the model's fields."""
+        declared = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
+        return {name: of["facts"] for name, of in declared.items() if of}  # type: ignore[misc, index]
+
+    @classmethod
     def knobs(cls) -> list[Knob]:
         """Returns the live fields, in the order of the model's fields."""
         return [
             Knob(
                 name=name,
-                meaning=field.description or "",
-                whole=int in getattr(field.annotation, "__args__", ()),
-                **field.json_schema_extra["live"],  # type: ignore[arg-type]
+                unit=facts.unit,
+                meaning=cls.model_fields[name].description or "",
+                whole=int in getattr(cls.model_fields[name].annotation, "__args__", ()),
+                **facts.knob,
             )
-            for name, field in cls.model_fields.items()
-            if isinstance(field.json_schema_extra, dict) and "live" in field.json_schema_extra
+            for name, facts in cls.facts().items()
+            if facts.knob
         ]
+
+    @classmethod
+    def switches(cls, kind: str = "") -> tuple[str, ...]:
+        """Returns the live keys that are 0 where they are off, of one kind or of all."""
+        kinds = (kind,) if kind else _SWITCHES
+        return tuple(
+            name for kind in kinds for name, facts in cls.facts().items() if facts.switch == kind
+        )
 
     @classmethod
     def in_shares(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from targetnet.agents.config.model import CONTROLLERS, DqnConfig
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.run_keys import CONTROLLERS
 from targetnet.agents.controllers.bandit import period_bandit, require_bandit
 from targetnet.agents.controllers.copies import (
     copy_when_far,

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from targetnet.agents.config.combinations import SYNC_RULES
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.sync_keys import SyncKeys
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.networks import Networks
 from targetnet.rl_core.graph.engine import Engine
@@ -227,7 +227,7 @@ class CopyRule:
 
 def copy_rule(config: DqnConfig, live: LiveFeeds, networks: Networks) -> CopyRule | None:
     """Returns the rule of a config; None if the target is copied at the age `sync_period` alone."""
-    if not any(map(config.is_built_with, SYNC_RULES)):
+    if not any(map(config.is_built_with, SyncKeys.switches("sync"))):
         return None
     return CopyRule(config, live, networks)
 

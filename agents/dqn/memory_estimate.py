@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from targetnet.agents.config.model import NETWORKS, DqnConfig
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.network_keys import NETWORKS
 from targetnet.agents.dqn.heads import head_of
 from targetnet.agents.dqn.network import recurrent_of
 from targetnet.rl_core.arguments import require_a, require_whole

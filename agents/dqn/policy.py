@@ -24,7 +24,7 @@ from targetnet.rl_core.replay import STATE, Rows
 
 # Live values that a choice of actions reads, and columns of the replay that it fills. Outside the
 # graph only a choice is made that reads epsilon alone and fills `action` alone.
-KNOBS = ("epsilon", "temperature")
+KNOBS = tuple(name for name, facts in DqnConfig.facts().items() if facts.acts)
 COLUMNS = ("action",)
 
 # (what for, shape) -> float32 in [0, 1) of this shape.

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from targetnet.agents.config.model import NETWORKS, DqnConfig
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.network_keys import NETWORKS
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.network import network_of
 from targetnet.agents.loops.plain import Tick

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from targetnet.agents.config.model import CONTROLLERS, DqnConfig
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.run_keys import CONTROLLERS
 from targetnet.agents.controllers.bandit import period_bandit
 from targetnet.agents.controllers.choice import controller_of
 from targetnet.agents.controllers.copies import copy_when_far, copy_when_fit

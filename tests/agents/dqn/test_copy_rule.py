@@ -5,13 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from targetnet.agents.config.combinations import SYNC_RULES
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.sync_keys import SyncKeys
 from targetnet.agents.dqn.copy_rule import RuleCounts, RuleNumbers, RuleState, next_copy
 from targetnet.rl_core.errors import ConfigError, RlCoreError
 from targetnet.rl_core.schedules import Linear
 from tests.agents.dqn.several import become
 
+SYNC_RULES = SyncKeys.switches("sync")
 RULED = {"prepared": list(SYNC_RULES), "updates_per_learn": 2, "sync_fit_updates": 3}
 
 

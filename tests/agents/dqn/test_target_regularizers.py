@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from targetnet.agents.config.combinations import STILLNESS
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.target_keys import TargetKeys
 from targetnet.rl_core.errors import ConfigError, RlCoreError
 from tests.agents.dqn.test_update import S_T, S_TM1, disagree, forward
 
+STILLNESS = TargetKeys.switches("value")
 ALL = {"prepared": list(STILLNESS), "updates_per_learn": 2}
 SINGLE_AND_FUSED = pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
 

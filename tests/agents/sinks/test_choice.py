@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from targetnet.agents.cli.main import main
-from targetnet.agents.config.model import LOG_TO, DqnConfig
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.run_keys import LOG_TO
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
