@@ -1,4 +1,4 @@
-"""Files: opened safely if another person may have created them; written whole; synced.
+"""Files: opened safely if another person may have created them; written whole; synced; retried.
 
 Reading a pipe would wait, a device never ends, and a link may point anywhere, so only regular
 files of a bounded size are read.
@@ -141,3 +141,34 @@ def clear_unfinished(directory: Path, may_go: Callable[[Path], bool] = lambda pa
             with contextlib.suppress(OSError):
                 if is_unfinished(path.name) and may_go(path):
                     path.unlink()
+
+
+class RetryLater:
+    """A repeated attempt that warns of the first failure only, until an attempt succeeds.
+
+    Args:
+      warn: called with the warning, one line.
+
+    Attributes:
+      failing: True if the last attempt failed.
+    """
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self.failing = False
+
+    @contextlib.contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Turns a RunDirError inside this context into a warning; the caller tries again later."""
+        try:
+            yield
+        except RunDirError as error:
+            self.failed(error)
+        else:
+            self.failing = False
+
+    def failed(self, error: RunDirError) -> None:
+        """Warns of a failure that happened outside `attempt`."""
+        if not self.failing:
+            self._warn(f"{error}; the run goes on and will try again")
+        self.failing = True

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from targetnet.agents.config import keys, synonyms
+from targetnet.agents.config.keys import PAPERS
 from targetnet.agents.config.live_values import as_markdown
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.network_keys import NETWORKS
-from targetnet.agents.config.papers import PAPERS
 from targetnet.agents.config.pbt import PbtKeys
 from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.hyperparameters import ANY

@@ -5,13 +5,12 @@ env_keys.py        keys of the env, each with its unit, bounds, papers and what 
 network_keys.py    of the network; sync_keys.py, of the target network's copies; target_keys.py,
                    of the regression target; replay_keys.py, of what is learned from;
                    learning_keys.py, of the updates and exploration; run_keys.py, of the run
-papers.py          the addresses of these papers
 combinations.py    checks that keys go together
 own_live.py        live values of the user's own, [live.NAME]
 settings.py        base of all settings: strict models, live fields, one-line errors
 weight_actions.py  actions on the weights that a config makes again and again
 live_values.py     the live values that an agent has under its config
-keys.py            the docs page of all keys, with their papers
+keys.py            the docs page of all keys, and the addresses of their papers
 members.py         the members of a population: configs that differ in seed and live values
 pbt.py             population-based training: how members copy one another
 early_ends.py      runs that cannot learn, schedules that end long before, actions at the end

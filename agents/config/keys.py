@@ -14,11 +14,56 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.config.papers import PAPERS
 from targetnet.agents.config.pbt import PbtKeys
 from targetnet.agents.config.settings import Settings
 from targetnet.rl_core.hyperparameters import Knob
 from targetnet.rl_core.schedules import SCHEDULES
+
+# The papers that keys come from.
+PAPERS = {
+    "Ba et al. 2016": "https://arxiv.org/abs/1607.06450",
+    "Kingma & Ba 2015": "https://arxiv.org/abs/1412.6980",
+    "Pascanu et al. 2013": "https://arxiv.org/abs/1211.5063",
+    "Huber 1964": "https://doi.org/10.1214/aoms/1177703732",
+    "Polyak & Juditsky 1992": "https://doi.org/10.1137/0330046",
+    "Watkins & Dayan 1992": "https://doi.org/10.1007/BF00992698",
+    "Mnih et al. 2015": "https://doi.org/10.1038/nature14236",
+    "Young & Tian 2019": "https://arxiv.org/abs/1903.03176",
+    "Kapturowski et al. 2019": "https://openreview.net/forum?id=r1lyTjAqYX",
+    "Pohlen et al. 2018": "https://arxiv.org/abs/1805.11593",
+    "Espeholt et al. 2018": "https://arxiv.org/abs/1802.01561",
+    "van Hasselt et al. 2016": "https://arxiv.org/abs/1509.06461",
+    "Lillicrap et al. 2016": "https://arxiv.org/abs/1509.02971",
+    "Asadi et al. 2023": "https://arxiv.org/abs/2306.17833",
+    "Ellis et al. 2024": "https://arxiv.org/abs/2412.17113",
+    "Nikishin et al. 2022": "https://arxiv.org/abs/2205.07802",
+    "Ash & Adams 2020": "https://arxiv.org/abs/1910.08475",
+    "Sokar et al. 2023": "https://arxiv.org/abs/2302.12902",
+    "Anschel et al. 2017": "https://arxiv.org/abs/1611.01929",
+    "Hendawy et al. 2025": "https://arxiv.org/abs/2510.02590",
+    "Piché et al. 2021": "https://arxiv.org/abs/2106.02613",
+    "Vincent et al. 2024": "https://arxiv.org/abs/2403.02107",
+    "Vincent et al. 2025": "https://arxiv.org/abs/2506.04398",
+    "Asadi et al. 2021": "https://arxiv.org/abs/2112.05848",
+    "Weissmann et al. 2026": "https://arxiv.org/abs/2602.03911",
+    "Vieillard et al. 2020": "https://arxiv.org/abs/2007.14430",
+    "Wang et al. 2016": "https://arxiv.org/abs/1511.06581",
+    "Fortunato et al. 2018": "https://arxiv.org/abs/1706.10295",
+    "Bellemare et al. 2017": "https://arxiv.org/abs/1707.06887",
+    "Dabney et al. 2018": "https://arxiv.org/abs/1710.10044",
+    "Imani & White 2018": "https://arxiv.org/abs/1806.04613",
+    "Farebrother et al. 2024": "https://arxiv.org/abs/2403.03950",
+    "Dabney et al. 2018b": "https://arxiv.org/abs/1806.06923",
+    "Schaul et al. 2016": "https://arxiv.org/abs/1511.05952",
+    "Hessel et al. 2018": "https://arxiv.org/abs/1710.02298",
+    "Kumar et al. 2020": "https://arxiv.org/abs/2006.04779",
+    "Hester et al. 2018": "https://arxiv.org/abs/1704.03732",
+    "Gallici et al. 2024": "https://arxiv.org/abs/2407.04811",
+    "Peng & Williams 1996": "https://doi.org/10.1007/BF00114731",
+    "Daley & Amato 2021": "https://arxiv.org/abs/2111.01264",
+    "Jaderberg et al. 2017": "https://arxiv.org/abs/1711.09846",
+    "Horgan et al. 2018": "https://arxiv.org/abs/1803.00933",
+}
 
 
 def as_markdown() -> str:

@@ -20,7 +20,14 @@ from targetnet.rl_core.errors import did_you_mean, quoted
 
 # Those of agents/controllers; a user's own is named "module:function".
 CONTROLLERS = ("copy_when_fit", "copy_when_far", "period_bandit")
-LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/guides/logging.md
+# Packages that take curves, see docs/guides/logging.md: the class of agents/sinks that stores them
+# there, and the modules that the extra of this name installs. Without the last two mlflow-skinny
+# cannot write its default, a database of one file.
+LOG_TO = {
+    "mlflow": ("mlflow_store:MlflowStore", ("mlflow", "sqlalchemy", "alembic")),
+    "wandb": ("wandb_store:WandbStore", ("wandb",)),
+    "trackio": ("trackio_store:TrackioStore", ("trackio",)),
+}
 
 
 class EvaluationKeys(Settings):

@@ -66,7 +66,7 @@ class KeyFacts(NamedTuple):
 
     Attributes:
       unit: of the value; "" if it has none, "1" for a plain number.
-      papers: names of those that it comes from, of targetnet.agents.config.papers.PAPERS.
+      papers: names of those that it comes from, of targetnet.agents.config.keys.PAPERS.
       values: words for the docs, if its type does not tell them.
       of_replay: it needs a replay or a target network, which rollouts do without.
       knob: of a live key, the fields of its `Knob`; None: the key is fixed when the run begins.

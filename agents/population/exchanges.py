@@ -33,9 +33,9 @@ from targetnet.rl_core.control.population import (
     MemberRecord,
     number_in,
 )
-from targetnet.rl_core.control.retry import RetryLater
 from targetnet.rl_core.control.steering import Due
 from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.files import RetryLater
 from targetnet.rl_core.hyperparameters import as_text
 
 _LOOK_SECONDS = 0.2  # between two looks at who is missing, and two attempts on a full disk

@@ -13,7 +13,7 @@ from targetnet.agents.remote.actor_replacement import ActorRecord, ActorReplacem
 from targetnet.agents.remote.deliveries import Answer, Delivery, Request, Weights, delivered
 from targetnet.agents.remote.transport import Transport
 from targetnet.rl_core.control.records import Arrival, ArrivalsFile
-from targetnet.rl_core.control.retry import RetryLater
+from targetnet.rl_core.files import RetryLater
 
 
 class ActorPool:

@@ -35,9 +35,9 @@ from targetnet.rl_core.checkpoint.store import (
     FileRecord,
     chunk_end,
 )
-from targetnet.rl_core.control.retry import RetryLater
 from targetnet.rl_core.control.steering import Due
 from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.files import RetryLater
 from targetnet.rl_core.replay import Rows
 from targetnet.rl_core.schedules import next_multiple
 

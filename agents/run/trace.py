@@ -11,7 +11,7 @@ import numpy as np
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.saved.host import TracePosition
 from targetnet.rl_core.control.records import TraceFile, checksums
-from targetnet.rl_core.control.retry import RetryLater
+from targetnet.rl_core.files import RetryLater
 
 # (index of the first time step, its checksums [T], env steps after each [T]).
 Compare = Callable[[int, np.ndarray, np.ndarray], None]

@@ -1,16 +1,19 @@
 """The sinks that a run reports to: event files, the packages of `log_to`, and a program's own.
 
-A new package is a Store (agents/sinks/outbox.py) in a file of its own, a line in PACKAGES here, its
-name in LOG_TO of agents/config/model.py, and an extra of that name in pyproject.toml.
+A new package is a Store (agents/sinks/outbox.py) in a file of its own, a line in LOG_TO of
+agents/config/run_keys.py, and an extra of that name in pyproject.toml.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from targetnet.agents.config.run_keys import LOG_TO
 from targetnet.agents.saved.directory import RunDir
 from targetnet.agents.sinks.event_files import EventFiles
 from targetnet.agents.sinks.interface import GuardedSink, MetricSink, OwnSink, SinkStart
@@ -25,29 +28,14 @@ class Package(NamedTuple):
     open: Callable[[SinkStart, str], Store]
 
 
-def _mlflow(start: SinkStart, sink_id: str) -> Store:
-    from targetnet.agents.sinks.mlflow_store import MlflowStore
-
-    return MlflowStore(start, sink_id)
-
-
-def _wandb(start: SinkStart, sink_id: str) -> Store:
-    from targetnet.agents.sinks.wandb_store import WandbStore
-
-    return WandbStore(start, sink_id)
-
-
-def _trackio(start: SinkStart, sink_id: str) -> Store:
-    from targetnet.agents.sinks.trackio_store import TrackioStore
-
-    return TrackioStore(start, sink_id)
+def _open(place: str, start: SinkStart, sink_id: str) -> Store:
+    module, _, name = place.partition(":")
+    store: Store = getattr(import_module(f"targetnet.agents.sinks.{module}"), name)(start, sink_id)
+    return store
 
 
 PACKAGES: Mapping[str, Package] = {
-    # Without the last two mlflow-skinny cannot write its default, a database of one file.
-    "mlflow": Package(("mlflow", "sqlalchemy", "alembic"), _mlflow),
-    "wandb": Package(("wandb",), _wandb),
-    "trackio": Package(("trackio",), _trackio),
+    name: Package(modules, partial(_open, place)) for name, (place, modules) in LOG_TO.items()
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from targetnet.agents.sinks.interface import SinkStart, as_params
 from targetnet.rl_core.board.events import EventWriter
 from targetnet.rl_core.board.once import charts_event, graph_event, hparams_event
-from targetnet.rl_core.control.retry import RetryLater
+from targetnet.rl_core.files import RetryLater
 
 
 class EventFiles:

@@ -16,8 +16,8 @@ import numpy as np
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.rl_core.board.tags import Tag
-from targetnet.rl_core.control.retry import RetryLater
 from targetnet.rl_core.errors import RunDirError, in_one_line
+from targetnet.rl_core.files import RetryLater
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from targetnet.agents.sinks.interface import failures_of
 from targetnet.rl_core.board.read_events import EventPoints, read_scalars
-from targetnet.rl_core.control.retry import RetryLater
+from targetnet.rl_core.files import RetryLater
 
 _PERIOD = 1.0  # seconds between two deliveries
 _LONGEST_PAUSE = 30.0  # seconds between two attempts while the store fails

@@ -17,7 +17,6 @@ timetable.py      changes that are known beforehand, and orders that still hold
 recorder.py       answers on their way into the log
 steering.py       applies commands at safe points
 log.py, state.py  these files; records.py: trace and arrivals
-retry.py          writing that may fail for a while
 client.py         a client of one run, and of many
 population.py     a population's directory, and who copied whom
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from targetnet.rl_core.control.inbox import CommandFile, Inbox
 from targetnet.rl_core.control.log import ControlLog, Entry
-from targetnet.rl_core.control.retry import RetryLater
+from targetnet.rl_core.files import RetryLater
 
 
 class Position(NamedTuple):

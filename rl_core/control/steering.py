@@ -14,9 +14,9 @@ from targetnet.rl_core.control.files import ControlFiles, RunLock, submit
 from targetnet.rl_core.control.inbox import CommandFile, Inbox
 from targetnet.rl_core.control.log import ControlLog, Entry
 from targetnet.rl_core.control.recorder import LogWriter
-from targetnet.rl_core.control.retry import RetryLater
 from targetnet.rl_core.control.state import RunStatus, StatePublisher
 from targetnet.rl_core.control.timetable import Decision, PlannedAction, Timetable
+from targetnet.rl_core.files import RetryLater
 from targetnet.rl_core.hyperparameters import Hyperparameters, plain
 
 _now = time.monotonic

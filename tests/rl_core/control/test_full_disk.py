@@ -5,8 +5,8 @@ import os
 import pytest
 
 from targetnet.rl_core.control import state as state_module
-from targetnet.rl_core.control.retry import RetryLater
 from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.files import RetryLater
 
 FULL = OSError(28, "No space left on device")
 
