@@ -16,7 +16,7 @@ from targetnet.agents.config.members import Members
 from targetnet.agents.config.pbt import PbtKeys, knobs_of
 from targetnet.agents.dqn.population import Population
 from targetnet.agents.population.directory import PopulationDir
-from targetnet.agents.population.scheduler import ExchangeBarrier
+from targetnet.agents.population.scheduler import ExchangeBarrier, MemberExchanges
 from targetnet.agents.population.truncation import MemberCopy, MemberScore, decided
 from targetnet.agents.run.display import Screen
 from targetnet.agents.run.exchanges import score_of
@@ -116,7 +116,9 @@ class PopulationExchanges:
 
     def of(self, name: str, stop: StopRequest) -> MemberExchanges:
         """Returns the side of one member; `stop` is true once Ctrl-C was pressed."""
-        return MemberExchanges(self, name, stop, self._recorded.missing[name])
+        taken = self.record.of(name)
+        last_tick = taken[-1].members[name].tick if taken else -1
+        return MemberExchanges(self, name, stop, self._recorded.missing[name], last_tick)
 
     @property
     def number(self) -> int:
@@ -128,7 +130,15 @@ class PopulationExchanges:
         """The env step from which on it is due."""
         return self.number * self.pbt.period
 
-    def make_if_all_are_here(self) -> None:
+    def due(self, name: str) -> Due:
+        end = self.barrier.runs[name].agent.config.env_steps
+        at = self.env_step if self.env_step < end else math.inf
+        return Due(math.inf, at, math.inf)
+
+    def source(self, name: str) -> RunDir:
+        return self.barrier.runs[name].directory
+
+    def make_if_all_are_here(self, name: str) -> None:
         """Makes the next exchange if nobody is missing."""
         barrier = self.barrier
         if barrier.waiting != barrier.active:
@@ -208,49 +218,6 @@ class PopulationExchanges:
             self._screen.line(
                 f"exchange {self.number:,} waits for {', '.join(paused)}, which {are} paused"
             )
-
-
-class MemberExchanges:
-    """The exchanges as the run of one member sees them: its `Exchanges`."""
-
-    def __init__(
-        self, of_all: PopulationExchanges, name: str, stop: StopRequest, missing: Sequence[Entry]
-    ) -> None:
-        self._of_all, self._name, self._stop, self.missing = of_all, name, stop, missing
-        taken = of_all.record.of(name)
-        self._last_tick = taken[-1].members[name].tick if taken else -1
-        self._run: RunParts | None = None
-
-    def begin(self, run: RunParts) -> None:
-        self._run = self._of_all.barrier.runs[self._name] = run
-
-    @property
-    def due(self) -> Due:
-        assert self._run is not None
-        at, end = self._of_all.env_step, self._run.agent.config.env_steps
-        return Due(math.inf, at if at < end else math.inf, math.inf)
-
-    def arrive(self) -> bool:
-        assert self._run is not None
-        tick, env_step, _ = self._run.control.position
-        # A phase or chunk may be longer than the period, and makes one exchange then.
-        if env_step < self.due.env_step or tick <= self._last_tick:
-            return False
-        self._last_tick = tick
-        self._of_all.barrier.arrive(self._name)
-        return True
-
-    def waits(self) -> bool:
-        if not self._stop:  # else the others leave, and it would be made without them
-            self._of_all.make_if_all_are_here()
-        return self._name in self._of_all.barrier.waiting
-
-    def copy(self, copied: CopyOf) -> None:
-        assert self._run is not None
-        self._of_all.barrier.copy(self._name, copied, self._run.directory)
-
-    def leave(self) -> None:
-        self._of_all.barrier.leave(self._name)
 
 
 def _kept(chosen: Mapping[str, MemberCopy], runs: Mapping[str, RunParts]) -> dict[str, str]:

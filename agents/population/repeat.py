@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,19 +13,16 @@ from targetnet.agents.config.members import Members
 from targetnet.agents.dqn.population import Population
 from targetnet.agents.population.directory import PopulationDir, require_free_for
 from targetnet.agents.population.runner import PopulationRunner, envs_of, population_of
-from targetnet.agents.population.scheduler import ExchangeBarrier
+from targetnet.agents.population.scheduler import ExchangeBarrier, MemberExchanges
 from targetnet.agents.run.agent_factory import give_weights, load_initial
 from targetnet.agents.run.display import ConsoleChoice, Screen, console_for, shows_progress
-from targetnet.agents.run.exchanges import Exchanges
 from targetnet.agents.run.process import StopRequest
 from targetnet.agents.run.repeat import NothingRecorded, Recording, Verdict
-from targetnet.agents.run.run import RunParts
 from targetnet.agents.saved.copies import require_copies
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.arguments import path_of
 from targetnet.rl_core.control.files import is_alive
-from targetnet.rl_core.control.log import Entry
-from targetnet.rl_core.control.population import CopyOf, ExchangeRecord, number_in
+from targetnet.rl_core.control.population import ExchangeRecord, number_in
 from targetnet.rl_core.control.steering import Due
 from targetnet.rl_core.errors import RunDirError
 
@@ -131,7 +128,6 @@ class RepeatedExchanges:
     Attributes:
       barrier: where the members wait.
       left: name -> its exchanges that are still to come.
-      sources: name -> the directory that is repeated.
 
     Raises:
       RunDirError: the exchanges in a log are not in order.
@@ -140,15 +136,22 @@ class RepeatedExchanges:
     def __init__(self, population: Population, recordings: Mapping[str, Recording]) -> None:
         self.barrier = ExchangeBarrier(population, recordings)
         self.left = {name: list(_met(of)) for name, of in recordings.items()}
-        self.sources = {name: of.directory for name, of in recordings.items()}
+        self._sources = {name: of.directory for name, of in recordings.items()}
 
-    def of(self, name: str, stop: StopRequest) -> Exchanges:
+    def of(self, name: str, stop: StopRequest) -> MemberExchanges:
         """Returns the side of one member; `stop` is true once Ctrl-C was pressed."""
-        return _RepeatedMember(self, name, stop)
+        return MemberExchanges(self, name, stop)
 
-    def make_if_all_are_here(self, number: int) -> None:
+    def due(self, name: str) -> Due:
+        left = self.left[name]
+        return Due(left[0].tick if left else math.inf, math.inf, math.inf)
+
+    def source(self, name: str) -> RunDir:
+        return self._sources[name]
+
+    def make_if_all_are_here(self, name: str) -> None:
         """Makes an exchange if all that took part in it wait for it, or come no more."""
-        barrier = self.barrier
+        barrier, number = self.barrier, self.left[name][0].number
         taking_part = {
             name for name in barrier.active if any(met.number == number for met in self.left[name])
         }
@@ -160,41 +163,6 @@ class RepeatedExchanges:
             for name in sorted(waiting, key=lambda name: not self.left[name][0].copies):
                 self.left[name].pop(0)
                 barrier.runs[name].steering.exchange()
-
-
-class _RepeatedMember:
-    """The side of one member."""
-
-    def __init__(self, of_all: RepeatedExchanges, name: str, stop: StopRequest) -> None:
-        self.missing: Sequence[Entry] = ()
-        self._of_all, self._name, self._stop = of_all, name, stop
-        self._run: RunParts | None = None
-
-    def begin(self, run: RunParts) -> None:
-        self._run = self._of_all.barrier.runs[self._name] = run
-
-    @property
-    def due(self) -> Due:
-        left = self._of_all.left[self._name]
-        return Due(left[0].tick if left else math.inf, math.inf, math.inf)
-
-    def arrive(self) -> bool:
-        assert self._run is not None
-        if self._run.control.position.tick < self.due.tick:
-            return False
-        self._of_all.barrier.arrive(self._name)
-        return True
-
-    def waits(self) -> bool:
-        if not self._stop and self._name in self._of_all.barrier.waiting:
-            self._of_all.make_if_all_are_here(self._of_all.left[self._name][0].number)
-        return self._name in self._of_all.barrier.waiting
-
-    def copy(self, copied: CopyOf) -> None:
-        self._of_all.barrier.copy(self._name, copied, self._of_all.sources[self._name])
-
-    def leave(self) -> None:
-        self._of_all.barrier.leave(self._name)
 
 
 def _met(recording: Recording) -> Iterator[_PastExchange]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from targetnet.agents.config.envs import training_envs
 from targetnet.agents.config.model import DqnConfig
@@ -15,7 +15,7 @@ from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.population import Population
 from targetnet.agents.loops.evaluation import EvaluationEnvs
 from targetnet.agents.population.directory import PopulationDir
-from targetnet.agents.population.scheduler import CooperativeScheduler
+from targetnet.agents.population.scheduler import AllExchanges, CooperativeScheduler
 from targetnet.agents.run.agent_factory import arguments_for
 from targetnet.agents.run.display import Display, Screen
 from targetnet.agents.run.exchanges import Exchanges
@@ -30,13 +30,6 @@ from targetnet.rl_core.machine import make_room_for_files
 from targetnet.rl_core.replay import format_bytes
 
 _FILES_OF_A_RUN = 4  # curves, log, trace, lock
-
-
-class AllExchanges(Protocol):
-    """The exchanges of a population."""
-
-    def of(self, name: str, stop: StopRequest) -> Exchanges:
-        """Returns the side of one member; `stop` is true once Ctrl-C was pressed."""
 
 
 class MembersFailed(RlCoreError):

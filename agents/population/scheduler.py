@@ -15,15 +15,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from greenlet import getcurrent, greenlet
 
 from targetnet.agents.dqn.population import Population
 from targetnet.agents.run.exchanges import copy_from_file, keep_copy
+from targetnet.agents.run.process import StopRequest
 from targetnet.agents.run.run import RunParts
 from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.log import Entry
 from targetnet.rl_core.control.population import CopyOf
+from targetnet.rl_core.control.steering import Due
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -217,3 +220,78 @@ class ExchangeBarrier:
             self.runs[name].control.waits_for = f"waits for {of} (exchange {number})"
         runs = [self.runs.get(name) for name in missing]
         return [n for n, run in zip(missing, runs, strict=True) if run and run.control.paused]
+
+
+class AllExchanges(Protocol):
+    """The exchanges of a population: made now, or repeated.
+
+    Attributes:
+      barrier: where the members wait.
+    """
+
+    barrier: ExchangeBarrier
+
+    def of(self, name: str, stop: StopRequest) -> MemberExchanges:
+        """Returns the side of one member; `stop` is true once Ctrl-C was pressed."""
+
+    def due(self, name: str) -> Due:
+        """Returns the moment of a member's next one."""
+
+    def source(self, name: str) -> RunDir:
+        """Returns the directory that has the files of what a member has copied."""
+
+    def make_if_all_are_here(self, name: str) -> None:
+        """Makes the exchange for which a member waits, if nobody is missing."""
+
+
+class MemberExchanges:
+    """The exchanges as the run of one member sees them: its `Exchanges`.
+
+    Args:
+      of_all: the exchanges of the population.
+      name: of the member.
+      stop: true once Ctrl-C was pressed: then the others leave, and one would be made without them.
+      missing: what recorded exchanges change in the run, and its log lacks.
+      last_tick: of its latest exchange.
+    """
+
+    def __init__(
+        self,
+        of_all: AllExchanges,
+        name: str,
+        stop: StopRequest,
+        missing: Sequence[Entry] = (),
+        last_tick: int = -1,
+    ) -> None:
+        self._of_all, self._name, self._stop, self.missing = of_all, name, stop, missing
+        self._last_tick = last_tick
+        self._run: RunParts | None = None
+
+    def begin(self, run: RunParts) -> None:
+        self._run = self._of_all.barrier.runs[self._name] = run
+
+    @property
+    def due(self) -> Due:
+        return self._of_all.due(self._name)
+
+    def arrive(self) -> bool:
+        assert self._run is not None
+        (tick, env_step, _), due = self._run.control.position, self.due
+        # A phase or chunk may be longer than the period, and makes one exchange then.
+        if (env_step < due.env_step and tick < due.tick) or tick <= self._last_tick:
+            return False
+        self._last_tick = tick
+        self._of_all.barrier.arrive(self._name)
+        return True
+
+    def waits(self) -> bool:
+        waiting = self._of_all.barrier.waiting
+        if not self._stop and self._name in waiting:
+            self._of_all.make_if_all_are_here(self._name)
+        return self._name in waiting
+
+    def copy(self, copied: CopyOf) -> None:
+        self._of_all.barrier.copy(self._name, copied, self._of_all.source(self._name))
+
+    def leave(self) -> None:
+        self._of_all.barrier.leave(self._name)
