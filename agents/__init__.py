@@ -1,5 +1,13 @@
 """Agents: DQN, its configuration, the loops that train it, and the command line.
 
+config/       every key, with its checks       dqn/          the agent: all that is in its graph
+loops/        step envs, let the agent learn   run/          one run's life, from start to result
+population/   many agents in one graph         remote/       actors that step envs elsewhere
+saved/        the files that a run leaves      sinks/        where a run reports its curves
+controllers/  functions that change values     policy/       uses of a run's weights
+data/         datasets of Minari               experiments/  results, compare, sweep
+cluster/      Ray: jobs on other machines      cli/          the `targetnet` command
+
 Public names are imported on first use, so that the command line does not import TensorFlow.
 """
 

@@ -7,6 +7,7 @@ spaces.py               conversion of an env's spaces to stored rows and actions
 actions.py              actions in the agent's form and in an env's
 arrays.py               spaces of one array or number, as they are stored
 nests.py                spaces of several parts, packed into one row
+observations.py         observations written into rows, with checks and conversion
 stacks.py               observations of several frames
 env_recipe.py           how a single env is made, and what is put around it
 atari.py                ALE's games as agents are trained on them

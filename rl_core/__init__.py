@@ -1,5 +1,20 @@
 """Graph core for target-network agents: scopes, syncs, freezing, replay, losses.
 
+graph/       the graph, without reinforcement learning: engine, scopes, syncs, members, XLA
+networks/    torsos and heads                losses/      one value per transition
+optimizers/  Adam, freezing, many updates in one call
+replay/      rows, batches, priorities       checkpoint/  checkpoints on disk
+control/     steering of a run by files      board/       TensorBoard and the Steer tab
+
+random.py, philox.py                     numbers by seed, stream and counter: in the graph, in NumPy
+exploration.py, epsilon_greedy_numpy.py  actions from values: in the graph, in NumPy
+hyperparameters.py, schedules.py         live values, and values that change by themselves
+branches.py, observation_parts.py        actions and observations of several parts, in one row
+own_gradient.py, own_function.py         gradients of our own; functions of the user's own
+arguments.py, validation.py, errors.py   what is refused, in one line
+files.py, seal.py, digest.py             files written whole; seals; the hash of a run
+console.py, machine.py, lazy.py, extras.py, search_path.py  what surrounds a program
+
 Public names are re-exported here and loaded on first use. The board, `targetnet set` and
 `--help` run without TensorFlow and import submodules of this package too; they must not wait
 several seconds for TensorFlow's import.

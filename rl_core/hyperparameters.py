@@ -159,7 +159,7 @@ class Hyperparameters(MutableMapping[str, Any]):
     """The live values of one agent, by name: a mapping whose names are fixed.
 
         hyperparameters["sync_period"]         # the value at the present env step
-        hyperparameters["sync_period"] = 50    # override; takes effect at the next update
+        hyperparameters["sync_period"] = 50    # override, from the next phase or chunk on
         hyperparameters["epsilon"] = "auto"    # back to the config's value or schedule
         hyperparameters.update(sync_period=50, learning_rate=1e-4)  # both, or none
 

@@ -60,7 +60,8 @@ FAULTS = (
           "tests/rl_core/replay/test_stacks.py::"
           "test_by_hand_a_stack_is_the_frames_of_its_episode_and_zeros_before_it"),
     Fault("the target network chooses the action of double DQN", "agents/dqn/objective.py",
-          "chooser = seen.chooser[i] if self._config.double else then", "chooser = then",
+          "selector_t = values.selector_t[i] if self._config.double else target_t",
+          "selector_t = target_t",
           "tests/agents/dqn/test_update.py::"
           "test_double_lets_online_choose_the_next_action_and_target_value_it"),
     Fault("branches have the least of their best values for a target",
@@ -79,7 +80,7 @@ FAULTS = (
           "tf.concat([autoreset[1:],", "tf.concat([tf.zeros_like(autoreset[1:]),",
           "tests/agents/dqn/test_rollout.py::"
           "test_an_update_regresses_every_row_on_its_q_lambda_return"),
-    Fault("weights are pushed away from the target's", "agents/dqn/target.py",
+    Fault("weights are pushed away from the target's", "agents/dqn/learner.py",
           "(value - of_target[variable.op.name].read_value())",
           "(of_target[variable.op.name].read_value() - value)",
           "tests/agents/dqn/test_target_regularizers.py::test_a_step_draws_the_trained_weights_to_the_targets"),
@@ -199,7 +200,7 @@ FAULTS = (
           "tests/rl_core/test_random.py::"
           "test_draws_differ_by_name_purpose_counter_and_seed_and_by_nothing_else"),
     Fault("a command is applied twice if the run was killed in between",
-          "rl_core/control/recorder.py",
+          "rl_core/control/log_writer.py",
           "return command_id in self._log.ids or any(", "return any(",
           "tests/rl_core/control/test_steering.py::"
           "test_a_crash_between_log_and_removal_does_not_apply_it_again"),
@@ -309,12 +310,12 @@ FAULTS = (
           "soft_bootstrap(q_t, z_t, temperature)",
           "tests/rl_core/losses/test_munchausen.py::test_m_iqn_agrees_with_the_slow_twin"),
     Fault("the conservative penalty counts illegal actions", "agents/dqn/objective.py",
-          "conservative_penalty(now.q, batch.a_tm1, weight, batch.legal_tm1)",
-          "conservative_penalty(now.q, batch.a_tm1, weight)",
+          "conservative_penalty(online_tm1.q, batch.a_tm1, weight, batch.legal_tm1)",
+          "conservative_penalty(online_tm1.q, batch.a_tm1, weight)",
           "tests/agents/dqn/test_conservative.py::test_illegal_actions_are_not_penalized"),
     Fault("the margin of demonstrations is over illegal actions too", "agents/dqn/objective.py",
-          "large_margin(now.q, batch.a_tm1, margin, weight, shown, batch.legal_tm1)",
-          "large_margin(now.q, batch.a_tm1, margin, weight, shown)",
+          "large_margin(online_tm1.q, batch.a_tm1, margin, weight, shown, batch.legal_tm1)",
+          "large_margin(online_tm1.q, batch.a_tm1, margin, weight, shown)",
           "tests/agents/dqn/test_demonstrations.py::test_the_margin_is_to_legal_actions_alone"),
     Fault("an update that is not made changes priorities", "agents/dqn/update.py",
           "self._memory.update_priorities(batch.row, priority, made)",

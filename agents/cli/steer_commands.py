@@ -40,7 +40,7 @@ _ACTIONS = "\n\n".join(f"{name}: {meaning}." for name, meaning in ACTIONS.items(
 class Set:
     """Change live values of a running job; they take effect at its next safe point.
 
-    Example: targetnet set runs/cartpole-1 sync_period=50
+    Example: targetnet set runs/cartpole-1 sync_period=50 tau=1
     """
 
     run: RunArgument

@@ -83,7 +83,7 @@ def _check_head(config: DqnConfig) -> None:
         raise ValueError(
             f"loss = 'hl_gauss' needs head = 'categorical', got head = {config.head!r}"
         )
-    if config.head != "scalar" and config.loss == "squared":
+    if config.head != "scalar" and config.loss not in ("huber", "hl_gauss"):
         raise ValueError(
             f"loss = {config.loss!r} is for head = 'scalar'; a {config.head} head has its own: set "
             "loss = 'huber'"

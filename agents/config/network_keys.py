@@ -18,7 +18,8 @@ class NetworkKeys(Settings):
     """The network: a torso and a head.
 
     The blocks that can be frozen are `torso` and `head`; a dueling head has the blocks `value` and
-    `advantage` instead of `head`.
+    `advantage` instead of `head`. A recurrent layer, the embedding of an implicit head and each
+    further network of a chain are blocks too.
     """
 
     network: str = key(

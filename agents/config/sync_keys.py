@@ -8,7 +8,11 @@ from targetnet.agents.config.settings import LiveFloat, LiveInt, Settings, key, 
 
 
 class SyncKeys(Settings):
-    """The target network: what it is a copy of, and when it is synced."""
+    """The target network: what it is a copy of, and when it is synced.
+
+    A period is counted in updates, not in env steps. A live change of `sync_period` leaves `tau` as
+    it is.
+    """
 
     double: bool = key(
         False,

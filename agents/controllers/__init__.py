@@ -1,7 +1,7 @@
 """Controllers: functions that watch a run and change its live values.
 
 run_view.py  RunView: what a controller sees
-copies.py    two that copy the target, by the rules of agents/dqn/copy_rule.py
+copies.py    two that copy the target, by the rules of agents.dqn.sync_rule
 bandit.py    one that chooses the sync period by what episodes return
 choice.py    the controller that a config names
 

@@ -302,9 +302,9 @@ class Actor:
         live: Hyperparameters,
         own: OwnFeeds,
         masks: bool,
-        joined: BatchClient | None = None,
+        client: BatchClient | None = None,
     ) -> None:
-        self._calls, self._live, self._own, self._joined = calls, live, own, joined
+        self._calls, self._live, self._own, self._client = calls, live, own, client
         self.greedy: GreedyPolicy = calls.greedy
         self.greedy_averaged, self.drawn = calls.greedy_averaged, calls.drawn
         # The same arrays at every step: cheaper to hand over than new ones.
@@ -342,8 +342,8 @@ class Actor:
         if self._waits():
             return self._step_buffered(observation, reward, terminated, autoreset)
         self.flush()
-        if self._joined is not None:
-            return self._step_joined(observation, reward, terminated, autoreset, self._joined)
+        if self._client is not None:
+            return self._step_joined(observation, reward, terminated, autoreset, self._client)
         more = self._own.values() if legal is None else (*self._own.values(), legal)
         actions = self._calls.step(
             observation, reward, terminated, autoreset, *self._fed.values(), *more
@@ -389,8 +389,8 @@ class Actor:
         self.time_step = None
         if self._buffer is not None:
             self._buffer.clear()
-        if self._joined is not None:
-            self._joined.forget()
+        if self._client is not None:
+            self._client.forget()
 
     def _step_buffered(
         self,
@@ -414,11 +414,11 @@ class Actor:
         reward: np.ndarray,
         terminated: np.ndarray,
         autoreset: np.ndarray,
-        joined: BatchClient,
+        client: BatchClient,
     ) -> np.ndarray:
         actions = self._chosen(observation, reward, terminated, autoreset)
         frame = newest_frame(observation, self._stack)
-        joined.put(frame, actions, reward, terminated, autoreset)
+        client.put(frame, actions, reward, terminated, autoreset)
         return actions
 
     def _chosen(self, observation: np.ndarray, *more: np.ndarray) -> np.ndarray:
@@ -429,8 +429,8 @@ class Actor:
         if self.time_step is None:
             self.time_step = self._calls.time_step().item()
         greedy: Policy = self.greedy
-        if self._joined is not None:
-            greedy = partial(self._joined.chosen, greedy)
+        if self._client is not None:
+            greedy = partial(self._client.chosen, greedy)
         actions = choose(greedy, observation, self._epsilon.item(), self.time_step)
         self.time_step += 1
         return actions

@@ -38,7 +38,7 @@ from targetnet.agents.dqn.update_batching import (
     BatchClient,
     BatchedUpdateGraph,
     BatchedUpdates,
-    can_join,
+    can_batch,
 )
 from targetnet.agents.dqn.weight_resets import WeightResets
 from targetnet.envs.in_graph.interface import InGraphEnv
@@ -62,14 +62,14 @@ class Parts(MemberPart):
 
     Attributes:
       engine: of its calls.
-      values: the live values; live: as updates are fed them; own: the user's own.
+      hyperparameters: the live values; live: as updates are fed them; own: the user's own.
       rows: gives the number of transitions that may be sampled.
       set_keys: sets the keys of the random numbers.
       acting, learner, chunks, weight_resets, state, q_values: as `DqnAgent` has them.
     """
 
     engine: Engine
-    values: Hyperparameters
+    hyperparameters: Hyperparameters
     live: LiveFeeds
     own: OwnFeeds
     learner: Learner
@@ -99,7 +99,8 @@ class AgentGraph:
       num_actions: A.
       memory, networks: the replay and the networks.
       parts: of the agent.
-      joint: makes updates of several members together; None where nobody could, or would gain.
+      batched: makes updates of several members in one call; None where nobody could, or would
+        gain.
       copy_learned: copies what one member has learned to another one, in the graph; they are ready
         for it (`targetnet.agents.dqn.state`). None without members.
     """
@@ -128,9 +129,9 @@ class AgentGraph:
             config, num_actions, observations, own, observed, branches
         )
         learner = Learner(engine, config, keys, live, networks, memory)
-        values = live_values(config, learner.freeze, learner.ops)
-        live.start(values)
-        own.start(values)
+        hyperparameters = live_values(config, learner.freeze, learner.ops)
+        live.start(hyperparameters)
+        own.start(hyperparameters)
         self._exploration = exploration = Exploration(config, keys, num_actions, branches)
         remembering = RecurrentState(networks, config.num_envs)
         normalizer = Normalizer(
@@ -139,16 +140,16 @@ class AgentGraph:
         self._calls = ActingCalls(
             engine, networks, memory, exploration, remembering, normalizer, own, legal
         )
-        acting = self._acting(self._calls, config, values, own)
+        acting = self._acting(self._calls, config, hyperparameters, own)
         chunks: ChunkRunner | None = None
         if rules is not None:
             loop = InGraphLoop(
                 config, keys, live, remembering, normalizer, exploration, memory, learner, rules
             )
-            chunks = ChunkRunner(engine, loop, learner, live, values)
+            chunks = ChunkRunner(engine, loop, learner, live, hyperparameters)
         rows = engine.callable(memory.rows.count())
         state = AgentState(
-            engine, config, root, keys, networks, memory, acting, learner, values,
+            engine, config, root, keys, networks, memory, acting, learner, hyperparameters,
             [remembering, *([] if chunks is None else [chunks.envs])],
         )  # fmt: skip
         q_values = QValues(engine, networks, own, state)
@@ -156,7 +157,7 @@ class AgentGraph:
         set_keys = engine.callable(None, [keys.fed], keys.assign)
         self.parts = Parts(
             engine,
-            values,
+            hyperparameters,
             live,
             own,
             learner,
@@ -169,10 +170,10 @@ class AgentGraph:
             set_keys,
         )
         self._active: ActiveMember | None = None
-        self.joint: BatchedUpdates | None = None
-        if root.members is not None and can_join(config, exploration, self._masks):
+        self.batched: BatchedUpdates | None = None
+        if root.members is not None and can_batch(config, exploration, self._masks):
             of_all = BatchedUpdateGraph(engine, root, networks, memory, learner, live, own)
-            self._active, self.joint = of_all.active, BatchedUpdates(of_all)
+            self._active, self.batched = of_all.active, BatchedUpdates(of_all)
         elif root.members is not None:
             self._active = ActiveMember(engine, root)
         self.copy_learned: Callable[[int, int], None] | None = None
@@ -183,33 +184,35 @@ class AgentGraph:
         """Sets what initializers cannot: the envs in the graph, and the known age."""
         if parts.chunks is not None:
             parts.chunks.begin()
-        parts.learner.clock.know(0)
+        parts.learner.clock.set_age(0)
 
-    def parts_of(self, member: int, config: DqnConfig, joint: BatchedUpdates | None) -> Parts:
+    def parts_of(self, member: int, config: DqnConfig, batched: BatchedUpdates | None) -> Parts:
         """Returns the parts of a member that begins, once the engine is started.
 
         Args:
-          joint: `self.joint` if it makes updates with those of other members; None: alone.
+          batched: `self.batched` if it makes updates with those of other members; None: singly.
         """
         assert self._active is not None
-        of, place = self.parts, MemberHandle(self._active, member)
-        joined = None if joint is None else BatchClient(joint, member)
-        if joined is not None:
-            place.first = joined.flush
+        of, handle = self.parts, MemberHandle(self._active, member)
+        client = None if batched is None else BatchClient(batched, member)
+        if client is not None:
+            handle.first = client.flush
         live, own = copy.copy(of.live), copy.copy(of.own)
         freeze = freeze_schedule(config, of.learner.ops)
-        values = live_values(config, freeze, of.learner.ops)
-        live.start(values)
-        own.start(values)
-        firsts = self._config, of.values, of.live, of.own, of.learner.freeze
-        rebind = place.rebinder(zip(firsts, (config, values, live, own, freeze), strict=True))
+        hyperparameters = live_values(config, freeze, of.learner.ops)
+        live.start(hyperparameters)
+        own.start(hyperparameters)
+        firsts = self._config, of.hyperparameters, of.live, of.own, of.learner.freeze
+        rebind = handle.rebinder(
+            zip(firsts, (config, hyperparameters, live, own, freeze), strict=True)
+        )
         calls = rebind(self._calls)
-        if joined is not None:
-            calls.greedy = joined.greedy(own)
-        rebind.put(of.acting, self._acting(calls, config, values, own, joined))
+        if client is not None:
+            calls.greedy = client.greedy(own)
+        rebind.put(of.acting, self._acting(calls, config, hyperparameters, own, client))
         parts = rebind(of)
-        parts.learner.share_calls(joined)
-        place.begin(config.seed)
+        parts.learner.share_calls(client)
+        handle.begin(config.seed)
         parts.set_keys(self._keys.values(config.seed))
         self.begin(parts)
         return parts
@@ -218,12 +221,12 @@ class AgentGraph:
         self,
         calls: ActingCalls,
         config: DqnConfig,
-        values: Hyperparameters,
+        hyperparameters: Hyperparameters,
         own: OwnFeeds,
-        joined: BatchClient | None = None,
+        client: BatchClient | None = None,
     ) -> Actor:
         rows, exploration = self.memory, self._exploration
-        return Actor(calls, config, rows, exploration, values, own, self._masks, joined)
+        return Actor(calls, config, rows, exploration, hyperparameters, own, self._masks, client)
 
 
 class DqnAgent:
@@ -254,7 +257,7 @@ class DqnAgent:
       engine, replay: graph and session, and the replay memory, for looking inside.
       networks, acting, learner: the parts, with everything that the methods here leave out.
       chunks: makes many time steps in one call; None without `rules`.
-      joint: makes updates of several members on its graph together; None where nobody does.
+      batched: makes updates of several members on its graph in one call; None: nobody does.
       copy_learned: copies between members on its graph, see `Population.copy`; None without any.
       takes_turns: whether it is one of several members on its graph: only one thread may call it.
 
@@ -302,24 +305,24 @@ class DqnAgent:
     def _use(self, graph: AgentGraph, parts: Parts, config: DqnConfig) -> None:
         self.config, self.num_actions, self._can_learn = config, graph.num_actions, False
         self._graph, self._parts, self.engine = graph, parts, parts.engine
-        self.replay, self.networks, self.joint = graph.memory, graph.networks, graph.joint
+        self.replay, self.networks, self.batched = graph.memory, graph.networks, graph.batched
         self.copy_learned, self.weight_resets = graph.copy_learned, parts.weight_resets
         self.acting: Actor = parts.acting
         self.learner, self.chunks = parts.learner, parts.chunks
-        self.hyperparameters, self.state, self.q_values = parts.values, parts.state, parts.q_values
+        self.hyperparameters = parts.hyperparameters
+        self.state, self.q_values = parts.state, parts.q_values
 
-    def member(self, number: int, config: DqnConfig, joint: BatchedUpdates | None) -> DqnAgent:
+    def member(self, number: int, config: DqnConfig, batched: BatchedUpdates | None) -> DqnAgent:
         """Returns a member that begins; see `targetnet.agents.dqn.population.Population`.
 
         Args:
           number: from 0 to the number of members that this agent was built for.
           config: with the member's own seed and live values.
-          joint: this agent's, to make single updates with those of other members; None: alone.
+          batched: this agent's, to make single updates with those of other members; None: singly.
         """
         other = object.__new__(DqnAgent)
-        other.takes_turns = True
-        other._use(self._graph, self._graph.parts_of(number, config, joint), config)
-        other.joint = joint
+        other._use(self._graph, self._graph.parts_of(number, config, batched), config)
+        other.takes_turns, other.batched = True, batched
         return other
 
     # What the envs call.
@@ -402,7 +405,7 @@ class DqnAgent:
         return self.learner.plan(self.hyperparameters, updates, stats=stats)
 
     def sync(self) -> None:
-        """Copies online to target at once; the target's age is 0 then.
+        """Makes a full copy of online to target, whatever `tau` is; the target's age is 0 then.
 
         Raises:
           RlCoreError: there is no target network, because the agent learns from rollouts.

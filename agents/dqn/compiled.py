@@ -179,13 +179,13 @@ class Chunk(NamedTuple):
     returns: Any  # [T, N] float64 of these
     finished: Any  # [N] int64, episodes of each env, when it ended
     stats: Any  # of the last update in the chunk
-    signs: Any  # of the last one tried; if not finite, it was not made, and ended the chunk
+    numerics: Any  # of the last one tried; if not finite, it was not made, and ended the chunk
 
     # By hand: TensorFlow's functions for any nest take longer than a short chunk.
     def flat(self) -> list[Any]:
         """Returns all values in one list."""
-        *before, stats, signs = self[1:]
-        return [*self.counts, *before, *stats, signs]
+        *before, stats, numerics = self[1:]
+        return [*self.counts, *before, *stats, numerics]
 
     def filled(self, values: Sequence[Any]) -> Chunk:
         """Returns a chunk of the same form with other values, listed as by `flat`."""
@@ -215,7 +215,7 @@ class ChunkFeeds(NamedTuple):
 
 
 def chunk_placeholders(blocks: int, arms: int, knobs: int) -> ChunkFeeds:
-    """Returns placeholders for all of it."""
+    """Returns placeholders of all that a chunk is fed."""
     feed = tf.placeholder
     return ChunkFeeds(
         counts=LoopCounts(*(feed(tf.int64, [], name) for name in LoopCounts._fields)),
@@ -316,7 +316,7 @@ class InGraphLoop:
                 env_steps, lengths, returns = seen
                 return Chunk(
                     counts, arm, i, updates, env_steps, lengths, returns, state.finished,
-                    learned.last.stats(), learned.last.signs,
+                    learned.last.stats(), learned.last.numerics,
                 )  # fmt: skip
 
         return loop()
@@ -499,11 +499,11 @@ class ChunkRunner(MemberPart):
         age = None if learner.clock.rule else learner.target_age
         chunk = self._made(feeds, fed)
         learner.goes_on_from(int(chunk.updates), chunk.arm.tolist())
-        learner.clock.now = age
-        learner.clock.pass_by(learner.updates - updates, period)
-        learner.clock.note(int(chunk.counts.env_step))
-        if not np.isfinite(chunk.signs).all():
-            raise DivergedInChunk(str(learner.diverged(chunk.signs, fed)), chunk)
+        learner.clock.age_in_python = age
+        learner.clock.count_many(learner.updates - updates, period)
+        learner.clock.keep_sync(int(chunk.counts.env_step))
+        if not np.isfinite(chunk.numerics).all():
+            raise DivergedInChunk(str(learner.diverged(chunk.numerics, fed)), chunk)
         return chunk
 
     def _made(self, feeds: ChunkFeeds, live: Sequence[np.ndarray]) -> Chunk:

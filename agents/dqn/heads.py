@@ -1,7 +1,9 @@
-"""Heads of a network, one line each: how it is built, and how its values are learned.
+"""Heads of a network: how each is built, and how its values are learned.
 
-A head is added here, as a function that builds it (targetnet.rl_core.networks) and one for its TD
-loss (targetnet.rl_core.losses), and to the key `head` of the config.
+To add one: a function that builds it (rl_core/networks/heads.py; a field of `Values` if its output
+is of a new kind), its TD loss (rl_core/losses), a `HeadKind` here, and the key `head` of
+config/network_keys.py. Checks that name heads are in config/combinations.py; memory_estimate.py
+counts their weights, and remote/numpy_policy.py computes some of them.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ from targetnet.rl_core.replay import Transitions
 
 
 class LossInputs(NamedTuple):
-    """Terms of a TD loss."""
+    """Inputs of a TD loss."""
 
     config: DqnConfig
     live: LiveFeeds
     batch: Transitions
-    now: Values  # of the online network at s_tm1
-    then: Values  # of the target network at s_t; without one, no other than `now`
+    online_tm1: Values  # of the online network at s_tm1
+    target_t: Values  # of the target network at s_t; of the online one if there is no target
 
     @property
     def transition(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -65,27 +67,27 @@ class HeadKind(NamedTuple):
 
     Attributes:
       build: from the config and the streams below it.
-      hard: the TD loss of Q-learning, given [B, A] values by which the next action is chosen.
-      soft: the TD loss of Munchausen, given the target network's values at s_tm1; None where it
-        is not defined.
+      q_loss: the TD loss of Q-learning, given [B, A] values by which the next action is chosen.
+      munchausen_loss: the TD loss of Munchausen, given the target network's values at s_tm1; None
+        where it is not defined.
       priority: [B] for a prioritized replay. Hessel et al. (2018) take the loss where it is a
         distance of distributions.
       average: the mean of several targets' values of the same observations and fractions.
       blend: the values that bootstrap, of the target's, the online network's, and two weights; see
         `targetnet.rl_core.losses.blend`.
       loss_to: the TD loss toward scalar targets [B]; None for distributional heads.
-      numbers: key of the config that says how many numbers it has for each action; empty for one.
+      size_key: key of the config that says how many numbers it has for each action; "" for one.
       blocks: scopes that it has beside those of the streams.
     """
 
     build: Callable[[DqnConfig, Streams], Head]
-    hard: Callable[[LossInputs, tf.Tensor], TdLoss]
-    soft: Callable[[LossInputs, Values], TdLoss] | None
+    q_loss: Callable[[LossInputs, tf.Tensor], TdLoss]
+    munchausen_loss: Callable[[LossInputs, Values], TdLoss] | None
     priority: Callable[[TdLoss], tf.Tensor]
     average: Callable[[list[Values]], Values]
     blend: Callable[[Values, Values, Weight, Weight], Values]
     loss_to: Callable[[LossInputs, tf.Tensor], TdLoss] | None = None
-    numbers: str = ""
+    size_key: str = ""
     blocks: frozenset[str] = frozenset()
 
 
@@ -107,35 +109,37 @@ def _means(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
     return _of_size(terms, _td_of_means(terms, choice))
 
 
-def _soft_means(terms: LossInputs, before: Values) -> TdLoss:
-    return _of_size(terms, _soft_td_of_means(terms, before))
+def _soft_means(terms: LossInputs, target_tm1: Values) -> TdLoss:
+    return _of_size(terms, _soft_td_of_means(terms, target_tm1))
 
 
 def _td_of_means(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
-    now, then = terms.now, terms.then
+    online_tm1, target_t = terms.online_tm1, terms.target_t
     if terms.config.value_rescaling:
         return _td_of_rescaled(terms, choice)
     if terms.config.double:
-        return double_q_learning(now.q, *terms.transition, then.q, choice)
-    return q_learning(now.q, *terms.transition, choice)
+        return double_q_learning(online_tm1.q, *terms.transition, target_t.q, choice)
+    return q_learning(online_tm1.q, *terms.transition, choice)
 
 
 def _td_of_rescaled(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
     """Values h(x) of returns x: the target is h(r_t + discount_t * h^-1(value of the choice))."""
     a_tm1, r_t, discount_t = terms.transition
-    bootstrap = unscaled(at_best(terms.then.q, choice))  # [B]
+    bootstrap = unscaled(at_best(terms.target_t.q, choice))  # [B]
     target = tf.stop_gradient(rescaled(r_t + discount_t * bootstrap))  # [B]
-    td_error = target - at_action(terms.now.q, a_tm1)  # [B]
+    td_error = target - at_action(terms.online_tm1.q, a_tm1)  # [B]
     return TdLoss(squared(td_error), target, td_error)
 
 
-def _soft_td_of_means(terms: LossInputs, before: Values) -> TdLoss:
-    now, then = terms.now, terms.then
-    return munchausen_q_learning(now.q, *terms.transition, then.q, before.q, **_soft(terms))
+def _soft_td_of_means(terms: LossInputs, target_tm1: Values) -> TdLoss:
+    online_tm1, target_t = terms.online_tm1, terms.target_t
+    return munchausen_q_learning(
+        online_tm1.q, *terms.transition, target_t.q, target_tm1.q, **_soft(terms)
+    )
 
 
 def _loss_to_means(terms: LossInputs, target: tf.Tensor) -> TdLoss:
-    td_error = target - at_action(terms.now.q, terms.batch.a_tm1)  # [B]
+    td_error = target - at_action(terms.online_tm1.q, terms.batch.a_tm1)  # [B]
     return _of_size(terms, TdLoss(squared(td_error), target, td_error))
 
 
@@ -161,8 +165,8 @@ def _categorical(config: DqnConfig, streams: Streams) -> Head:
 def _probabilities(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
     config = terms.config
     atoms = support(*config.ends_of_support, config.atoms)
-    p_t = tf.nn.softmax(terms.then.logits)
-    return categorical_q_learning(terms.now.logits, *terms.transition, p_t, choice, atoms)
+    p_t = tf.nn.softmax(terms.target_t.logits)
+    return categorical_q_learning(terms.online_tm1.logits, *terms.transition, p_t, choice, atoms)
 
 
 def _mean_of_probabilities(values: list[Values]) -> Values:
@@ -192,28 +196,37 @@ def _histogram(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
     return _around(terms, _td_of_means(terms, choice).target)
 
 
-def _soft_histogram(terms: LossInputs, before: Values) -> TdLoss:
-    return _around(terms, _soft_td_of_means(terms, before).target)
+def _soft_histogram(terms: LossInputs, target_tm1: Values) -> TdLoss:
+    return _around(terms, _soft_td_of_means(terms, target_tm1).target)
 
 
 def _around(terms: LossInputs, target: tf.Tensor) -> TdLoss:
     config, sigma = terms.config, terms.live["hl_gauss_sigma"]
     atoms = support(*config.ends_of_support, config.atoms)
-    return hl_gauss(terms.now.logits, terms.batch.a_tm1, target, atoms, sigma)
+    return hl_gauss(terms.online_tm1.logits, terms.batch.a_tm1, target, atoms, sigma)
 
 
 # A quantile or an implicit head: quantiles, whose fractions are fixed or drawn.
 
 
 def _quantiles(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
-    now, kappa = terms.now, terms.live["huber_delta"]
-    return quantile_q_learning(now.z, now.taus, *terms.transition, terms.then.z, choice, kappa)
+    online_tm1, kappa = terms.online_tm1, terms.live["huber_delta"]
+    return quantile_q_learning(
+        online_tm1.z, online_tm1.taus, *terms.transition, terms.target_t.z, choice, kappa
+    )
 
 
-def _soft_quantiles(terms: LossInputs, before: Values) -> TdLoss:
-    now, then, kappa = terms.now, terms.then, terms.live["huber_delta"]
+def _soft_quantiles(terms: LossInputs, target_tm1: Values) -> TdLoss:
+    online_tm1, target_t, kappa = terms.online_tm1, terms.target_t, terms.live["huber_delta"]
     return munchausen_quantile(
-        now.z, now.taus, *terms.transition, then.z, then.q, before.q, kappa, **_soft(terms)
+        online_tm1.z,
+        online_tm1.taus,
+        *terms.transition,
+        target_t.z,
+        target_t.q,
+        target_tm1.q,
+        kappa,
+        **_soft(terms),
     )
 
 
@@ -242,8 +255,8 @@ LOSSES: dict[str, Callable[[tf.Tensor, LiveFeeds], tf.Tensor]] = {
 HEADS = {
     "scalar": HeadKind(
         build=lambda config, streams: q_head(streams),
-        hard=_means,
-        soft=_soft_means,
+        q_loss=_means,
+        munchausen_loss=_soft_means,
         priority=lambda td: tf.abs(td.td_error),
         average=_mean_of_means,
         blend=_blend_of_means,
@@ -251,40 +264,40 @@ HEADS = {
     ),
     "categorical": HeadKind(
         build=_categorical,
-        hard=_probabilities,
-        soft=None,
+        q_loss=_probabilities,
+        munchausen_loss=None,
         priority=lambda td: td.loss,
         average=_mean_of_probabilities,
         blend=_blend_of_probabilities,
-        numbers="atoms",
+        size_key="atoms",
     ),
     "quantile": HeadKind(
         build=lambda config, streams: quantile_head(streams, config.quantiles),
-        hard=_quantiles,
-        soft=_soft_quantiles,
+        q_loss=_quantiles,
+        munchausen_loss=_soft_quantiles,
         priority=lambda td: td.loss,
         average=_mean_of_quantiles,
         blend=_blend_of_quantiles,
-        numbers="quantiles",
+        size_key="quantiles",
     ),
     "implicit": HeadKind(
         build=lambda config, streams: implicit_head(
             streams, config.tau_samples, config.tau_samples_acting
         ),
-        hard=_quantiles,
-        soft=_soft_quantiles,
+        q_loss=_quantiles,
+        munchausen_loss=_soft_quantiles,
         priority=lambda td: td.loss,
         average=_mean_of_quantiles,
         blend=_blend_of_quantiles,
-        numbers="tau_samples",
+        size_key="tau_samples",
         blocks=frozenset({"embedding"}),
     ),
 }
 # Heads whose loss has another kind of target than their own.
 BY_LOSS = {
     "hl_gauss": HEADS["categorical"]._replace(
-        hard=_histogram,
-        soft=_soft_histogram,
+        q_loss=_histogram,
+        munchausen_loss=_soft_histogram,
         priority=lambda td: tf.abs(td.td_error),
         average=_mean_of_means,
         blend=_blend_of_means,

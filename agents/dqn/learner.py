@@ -13,7 +13,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.network import is_learned
 from targetnet.agents.dqn.networks import Networks
-from targetnet.agents.dqn.target import Copies, Inspection, proximal_pull, target_clock
+from targetnet.agents.dqn.target import CopyCalls, Inspection, target_clock
 from targetnet.agents.dqn.update import Gradients, LearnStats, Update, UpdateOutputs
 from targetnet.rl_core.arguments import require_whole
 from targetnet.rl_core.errors import BoundsError, Diverged, RlCoreError
@@ -22,7 +22,7 @@ from targetnet.rl_core.graph.finite import LARGEST_RATE, NotFinite, checked
 from targetnet.rl_core.graph.scopes import MemberPart, blocks_of
 from targetnet.rl_core.graph.xla import when
 from targetnet.rl_core.hyperparameters import Hyperparameters
-from targetnet.rl_core.optimizers.adam import Adam
+from targetnet.rl_core.optimizers.adam import Adam, Pull
 from targetnet.rl_core.optimizers.calls import FusedCalls, PhaseCalls, UpdateBatcher, fused_updates
 from targetnet.rl_core.optimizers.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from targetnet.rl_core.optimizers.packed_adam import AdamResult, LoopAdam, LoopMoments
@@ -41,7 +41,7 @@ def fused_calls(
     blocks: Sequence[str],
     like: UpdateOutputs,
 ) -> tuple[dict[Exempt, FusedCalls], int]:
-    """Builds them.
+    """Builds, for each exempt set of the config, the call that makes many updates.
 
     Args:
       config, update, moments, freeze, blocks: of the agent.
@@ -75,7 +75,7 @@ def _fused(
         lambda moments: update.in_loop(adam, moments), count, like, adam, compiled=config.xla
     )
     learned = UpdateOutputs(*last)
-    return FusedCalls(learned.stats(), checked(learned.signs).op, count)
+    return FusedCalls(learned.stats(), checked(learned.numerics).op, count)
 
 
 class Learner(MemberPart):
@@ -115,13 +115,16 @@ class Learner(MemberPart):
         self.updates = 0
         self.clock = target_clock(config, live, networks)
         self.update = Update(config, keys, live, networks, memory, self.clock)
-        alone = self.update.alone(
-            lambda loss: self._apply_alone(loss, networks),
-            lambda copied, _: (None, [when(copied, self._reset)]),
-        )
-        self.learned = alone.learned
+
+        def apply(loss: tf.Tensor) -> AdamResult:
+            self.ops = self._apply_ops(loss, networks)
+            return AdamResult(self.ops.numerics, None, None, self.ops.done)
+
+        # In the midst of building, `apply` makes the ops from the loss.
+        single = self.update.single(apply, lambda synced, _: (None, [when(synced, self._reset)]))
+        self.learned = single.learned
         self.blocks = self.ops.names
-        shown = self.update.observed, self.update.remembered
+        shown = single.observed, single.remembered
         self.gradients = Gradients(engine, self.ops, *shown, networks, live, memory)
         self.moments = LoopMoments(engine, self.ops)
         self.freeze = freeze_schedule(config, self.ops)
@@ -130,19 +133,19 @@ class Learner(MemberPart):
         )
         stats = self.learned.stats()
         self._calls = PhaseCalls(
-            engine, self.ops, self.moments, alone.end, self.update.end_without_sync,
+            engine, self.ops, self.moments, single.end, single.end_without_sync,
             stats, fused, min_updates, live.tensors, self.clock,
         )  # fmt: skip
         reset = self._reset() if config.on_sync else None
-        self._copies = Copies(engine, networks, self.clock, reset)
-        self.drawn = [alone.end, stats.loss.op, *self._copies.drawn]
+        self._copies = CopyCalls(engine, networks, self.clock, reset)
+        self.drawn = [single.end, stats.loss.op, *self._copies.drawn]
         self._count = engine.callable(self.update.count.read_value())
         self.watch = self.clock.watch(engine)
 
     # Learning.
 
     def share_calls(self, batcher: UpdateBatcher | None) -> None:
-        """Lets single updates of all blocks be made with those of other members; None: alone."""
+        """Lets single updates of all blocks be made with those of other members; None: singly."""
         self._calls.batcher = batcher
 
     def plan(
@@ -162,31 +165,31 @@ class Learner(MemberPart):
         if updates % whole:
             raise BoundsError(f"updates must be a multiple of {whole} (one rollout), got {updates}")
         before = self.freeze.position
-        live, phases = self._live.values(), tuple(self._phases(hyperparameters, updates))
+        fed, phases = self._live.values(), tuple(self._phases(hyperparameters, updates))
         # Read here: acting may go on while the updates are made.
         period, env_step = hyperparameters.get("sync_period"), hyperparameters.env_step
-        if self.clock.now is None and not self.clock.rule:
-            self.clock.know(self.target_age)
+        if self.clock.age_in_python is None and not self.clock.rule:
+            self.clock.set_age(self.target_age)
 
         def learn() -> LearnStats | None:
             result, first = None, self.updates
             try:
                 for exempt, count in phases:
-                    result = self._calls.run(exempt, count, live, stats, period)
+                    result = self._calls.run(exempt, count, fed, stats, period)
                     self.updates += count
             except NotFinite as error:
-                self.clock.note(env_step, made=False)
+                self.clock.keep_sync(env_step, made=False)
                 self.updates = int(self._count())
                 self.freeze.position = before
                 tuple(self._phases(hyperparameters, self.updates - first))
-                raise self.diverged(error.signs, live) from None
-            self.clock.note(env_step)
+                raise self.diverged(error.numerics, fed) from None
+            self.clock.keep_sync(env_step)
             return result
 
         return learn
 
     def sync(self, env_step: int) -> None:
-        """Copies online to target at once, after `env_step` env steps; its age is 0 then.
+        """Makes a full copy of online to target now, after `env_step` env steps, whatever `tau` is.
 
         Raises:
           RlCoreError: there is no target network.
@@ -197,13 +200,13 @@ class Learner(MemberPart):
         if self._config.on_sync:
             self.moments.to_slots()
         sync()
-        self.clock.copied(age)
-        self.clock.note(env_step)
+        self.clock.note_sync(age)
+        self.clock.keep_sync(env_step)
 
-    def begin(self) -> None:
+    def copy_online_to_all(self) -> None:
         """Copies online to every other network; the target's age is 0 then."""
-        self._copies.begin()
-        self.clock.know(0)
+        self._copies.copy_to_all()
+        self.clock.set_age(0)
 
     def goes_on_from(self, updates: int, position: Sequence[int]) -> None:
         """Takes over the counts of an agent whose variables were restored.
@@ -212,7 +215,7 @@ class Learner(MemberPart):
           updates: gradient steps made so far.
           position: in the freeze schedule.
         """
-        self.updates, self.clock.now = updates, None
+        self.updates, self.clock.age_in_python = updates, None
         arm, done = position
         self.freeze.position = arm, done
 
@@ -222,10 +225,10 @@ class Learner(MemberPart):
 
     @property
     def target_age(self) -> int | None:
-        """Updates since the target was copied; None without a target network."""
-        if self._copies.sync is None or self.clock.now is None:
+        """Updates since the last sync; None without a target network."""
+        if self._copies.sync is None or self.clock.age_in_python is None:
             return self.inspect().target_age
-        return self.clock.now
+        return self.clock.age_in_python
 
     @property
     def not_compiled(self) -> str | None:
@@ -237,30 +240,31 @@ class Learner(MemberPart):
         for arm in range(len(self._config.freeze)):
             self.freeze.set_length(arm, hyperparameters[arm_name(arm)])
 
-    def diverged(self, signs: np.ndarray, live: Sequence[np.ndarray]) -> Diverged:
-        """Returns the error about an update with these signs, that was fed `live`."""
-        rate = self._live.among(live)["learning_rate"]
-        return diverged(signs.tolist(), self.updates, rate, self._config)
+    def diverged(self, numerics: np.ndarray, fed: Sequence[np.ndarray]) -> Diverged:
+        """Returns the error about an update with these numerics, that was fed these live values."""
+        rate = self._live.among(fed)["learning_rate"]
+        return diverged(numerics.tolist(), self.updates, rate, self._config)
 
-    def _phases(self, live: Hyperparameters, updates: int) -> Iterator[tuple[Exempt, int]]:
-        if live.source("exempt") == "override":
-            return iter([(live["exempt"], updates)])
-        self.set_arms(live)
+    def _phases(
+        self, hyperparameters: Hyperparameters, updates: int
+    ) -> Iterator[tuple[Exempt, int]]:
+        if hyperparameters.source("exempt") == "override":
+            return iter([(hyperparameters["exempt"], updates)])
+        self.set_arms(hyperparameters)
         return self.freeze.phases(updates)
 
     # Building.
 
-    def _apply_alone(self, loss: tf.Tensor, networks: Networks) -> AdamResult:
+    def _apply_ops(self, loss: tf.Tensor, networks: Networks) -> ApplyOps:
         rate, config = self._live["learning_rate"], self._config
         pull = proximal_pull(config, self._live, networks)
-        self.ops = ApplyOps(
+        return ApplyOps(
             loss,
             _learned_blocks(config, networks.online),
             lambda: Adam(rate, epsilon=config.adam_epsilon, pull=pull),
             max_grad_norm=self._live["max_grad_norm"],
             learning_rate=rate,
         )
-        return AdamResult(self.ops.signs, None, None, self.ops.done)
 
     def _reset(self) -> tf.Operation:
         """Does to the optimizers what `on_sync` says."""
@@ -272,6 +276,30 @@ class Learner(MemberPart):
             for name in ops.names
         ]
         return tf.group(*done)
+
+
+def proximal_pull(config: DqnConfig, live: LiveFeeds, networks: Networks) -> Pull | None:
+    """Returns what builds the part of a step that draws a weight to the target's.
+
+        weight <- weight - step of Adam - learning_rate * proximal_weight * (weight - target's)
+
+    Asadi et al. (2021), https://arxiv.org/abs/2112.05848, whose 1 / c is the weight, and whose step
+    is one of gradient descent. Only the blocks that an update trains are drawn.
+
+    Returns:
+      None if the config holds no target still in this way.
+    """
+    if not config.is_built_with("proximal_weight"):
+        return None
+    of_target = {of.op.name: to for of, to in networks.ops.target_pairs()}
+
+    def pull(variable: tf.Variable, value: tf.Tensor) -> tf.Tensor:
+        if variable.op.name not in of_target:  # of the torso that the target shares
+            return tf.zeros_like(value)
+        share = live["learning_rate"] * live["proximal_weight"]
+        return share * (value - of_target[variable.op.name].read_value())
+
+    return pull
 
 
 def _learned_blocks(config: DqnConfig, online: str) -> dict[str, list[tf.Variable]]:
@@ -293,15 +321,15 @@ _NAMES = ("loss", "gradient norm")
 
 
 def diverged(
-    signs: Sequence[float], updates: int, learning_rate: float, config: DqnConfig
+    numerics: Sequence[float], updates: int, learning_rate: float, config: DqnConfig
 ) -> Diverged:
     """The error about an update that was not made.
 
     Args:
-      signs: of the update, as `targetnet.rl_core.graph.finite.signs_of` gives them.
+      numerics: of the update, as `targetnet.rl_core.graph.finite.numerics_of` gives them.
       updates: how many were made before.
     """
-    found = [f"the {name} is {value:g}" for name, value in zip(_NAMES, signs, strict=False)
+    found = [f"the {name} is {value:g}" for name, value in zip(_NAMES, numerics, strict=False)
              if not np.isfinite(value)]  # fmt: skip
     if learning_rate > LARGEST_RATE:
         found.append(f"a learning rate above {LARGEST_RATE:g} can carry weights out of float32")

@@ -293,7 +293,7 @@ def _pairs(config: DqnConfig) -> int:
 
 def _numbers_of_the_head(config: DqnConfig) -> tuple[str, int]:
     """Returns the key of the config that sets the numbers per action, and how many they are."""
-    name = head_of(config).numbers
+    name = head_of(config).size_key
     return name, getattr(config, name) if name else 0
 
 

@@ -139,7 +139,7 @@ def pieces(
     observed: ObservationForm = ONE_ARRAY,
     branches: Sequence[int] = (),
 ) -> NetworkParts:
-    """Returns those of the config's network.
+    """Returns torso, recurrent layer and head of the config's network, which are not built yet.
 
     Args:
       num_actions: A.
@@ -377,6 +377,8 @@ class NetworkOutputs:
         features = None
         if self.shared and name in self.targets:
             features = self.torso_of(next(iter(self._scopes)), observation, conditions)
+        # A stored scope keeps the getter that it was built with, which stops the gradient of copies
+        # (`_guarded_copy_getter`); a getter of None does not take it away.
         with tf.variable_scope(self._scopes[name], reuse=True, custom_getter=getter):
             if features is not None:
                 return self._chain(observation, conditions, features), state

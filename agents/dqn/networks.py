@@ -28,7 +28,7 @@ from targetnet.rl_core.networks.hidden import hidden_layers
 
 
 class CopyOps:
-    """Builds them, each as often as it is asked for.
+    """Builds the ops that copy the online network to others, new ones at each call.
 
     Args:
       online: full name of the scope that is copied.
@@ -244,7 +244,7 @@ class Networks:
         if not whole:
             features = self.built.torso_of(self.online, shown, self._greedily)
         prefix = "/".join(filter(None, (tf.get_variable_scope().name, name))) + "/"
-        getter = _copy_of(variables_in(self.online), prefix)
+        getter = _guarded_copy_getter(variables_in(self.online), prefix)
         with tf.variable_scope(name, custom_getter=getter) as scope:
             if features is not None:
                 (values, *_), after = self._chain(shown, self._greedily, features), state
@@ -253,8 +253,10 @@ class Networks:
         return self.built.add(scope), values, after
 
 
-def _copy_of(originals: Mapping[str, tf.Variable], prefix: str) -> Callable[..., tf.Tensor]:
-    """A guarding getter of variables below `prefix` that begin as those of the same name do.
+def _guarded_copy_getter(
+    originals: Mapping[str, tf.Variable], prefix: str
+) -> Callable[..., tf.Tensor]:
+    """A getter of a copy's variables: they begin as the originals do, and have no gradient.
 
     So no first weights are drawn for a copy, and none is copied at the start.
     """

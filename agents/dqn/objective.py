@@ -82,14 +82,17 @@ def branching_loss(
     Returns:
       The loss [B], with a target and a TD error for each branch, [B, D]; and the priority, [B].
     """
-    D, batch, now = len(sizes), terms.batch, terms.now
-    then = by_branch(terms.then.q, sizes)  # [B, D, n]
-    target = branching_target(batch.r_t, batch.discount_t, then, by_branch(choice, sizes))  # [B]
+    D, batch, online_tm1 = len(sizes), terms.batch, terms.online_tm1
+    target_t = by_branch(terms.target_t.q, sizes)  # [B, D, n]
+    target = branching_target(
+        batch.r_t, batch.discount_t, target_t, by_branch(choice, sizes)
+    )  # [B]
     # Each branch is a transition of its own to the head.
     each = terms._replace(
         batch=batch._replace(a_tm1=tf.reshape(batch.a_tm1, [-1])),  # [B D]
-        now=Values(
-            _folded(now.q, sizes), None if now.logits is None else _folded(now.logits, sizes)
+        online_tm1=Values(
+            _folded(online_tm1.q, sizes),
+            None if online_tm1.logits is None else _folded(online_tm1.logits, sizes),
         ),
     )
     assert head.loss_to is not None  # the config was checked
@@ -156,7 +159,7 @@ class Regression(NamedTuple):
 class Objective:
     """Builds the regression of a batch: Q-learning, or its soft form (Munchausen).
 
-    The branches of an action have one target for all of them (`targetnet.agents.dqn.objective`).
+    The branches of an action have one target for all of them (`branching_loss`).
 
     The networks of a chain have a regression each, on the copy of the one before, and their losses
     are added up: Vincent et al. (2024), https://arxiv.org/abs/2403.02107.
@@ -179,13 +182,15 @@ class Objective:
         self._config, self._keys, self._live = config, keys, live
         self._networks, self._head = networks, head_of(config)
         self._demonstrations = demonstrations
+        if config.munchausen and self._head.munchausen_loss is None:
+            raise ConfigError(f"head = {config.head!r} has no loss of munchausen; leave one out")
 
     def __call__(self, batch: Transitions, counter: tf.Tensor) -> Regression:
         """Returns the regression of `batch`; `counter`, of updates, picks random numbers.
 
         Of a chain the TD errors and the target are those of the first network.
         """
-        return self.of_seen(BatchValues(batch, *self.by(counter)))
+        return self.regression_of(BatchValues(batch, *self.by(counter)))
 
     def by(self, counter: tf.Tensor) -> tuple[Networks, InConditions, Average]:
         """Returns what `BatchValues` needs beside the batch."""
@@ -195,63 +200,63 @@ class Objective:
 
         return self._networks, conditions, self._head.average
 
-    def of_seen(self, seen: BatchValues) -> Regression:
-        """Returns the regression of what was seen."""
-        links = [self._of_link(seen, i) for i in range(self._config.chain)]
+    def regression_of(self, values: BatchValues) -> Regression:
+        """Returns the regression of a batch with these values."""
+        links = [self._of_link(values, i) for i in range(self._config.chain)]
         if len(links) == 1:
             return links[0]
         loss = tf.add_n([of.td.loss for of in links])
         priority = tf.add_n([of.priority for of in links]) / len(links)
         return Regression(links[0].td._replace(loss=loss), priority, links[0].q_tm1)
 
-    def _of_link(self, seen: BatchValues, i: int) -> Regression:
+    def _of_link(self, values: BatchValues, i: int) -> Regression:
         """The regression of one network of a chain, counted from 0."""
-        now = seen.now[i]
-        then = self._bootstrap_values(seen, i)
-        terms = LossInputs(self._config, self._live, seen.batch, now, then)
+        online_tm1 = values.online_tm1[i]
+        target_t = self._bootstrap_values(values, i)
+        terms = LossInputs(self._config, self._live, values.batch, online_tm1, target_t)
         if branches := self._networks.branches:
-            choice = self._choice(seen, then, i)
-            return Regression(*branching_loss(self._head, terms, choice, branches), now.q)
+            choice = self._choice(values, target_t, i)
+            return Regression(*branching_loss(self._head, terms, choice, branches), online_tm1.q)
         if self._config.munchausen:
-            assert self._head.soft is not None  # the config was checked
-            td = self._head.soft(terms, seen.before[i])
+            assert self._head.munchausen_loss is not None  # see `__init__`
+            td = self._head.munchausen_loss(terms, values.target_tm1[i])
         else:
-            td = self._head.hard(terms, self._choice(seen, then, i))
+            td = self._head.q_loss(terms, self._choice(values, target_t, i))
         priority = self._head.priority(td)
         if self._config.is_built_with("functional_weight"):
-            td = td._replace(loss=td.loss + self._penalty(seen, i))
+            td = td._replace(loss=td.loss + self._penalty(values, i))
         if self._config.is_built_with("cql_weight"):
-            batch, weight = seen.batch, self._live["cql_weight"]
-            penalty = conservative_penalty(now.q, batch.a_tm1, weight, batch.legal_tm1)
+            batch, weight = values.batch, self._live["cql_weight"]
+            penalty = conservative_penalty(online_tm1.q, batch.a_tm1, weight, batch.legal_tm1)
             td = td._replace(loss=td.loss + penalty)
         if self._config.is_built_with("margin_weight"):
-            td = td._replace(loss=td.loss + self._margin(seen.batch, now))
-        return Regression(td, priority, now.q)
+            td = td._replace(loss=td.loss + self._margin(values.batch, online_tm1))
+        return Regression(td, priority, online_tm1.q)
 
-    def _bootstrap_values(self, seen: BatchValues, i: int) -> Values:
+    def _bootstrap_values(self, values: BatchValues, i: int) -> Values:
         """The target's values of s_t, or a blend with the online network's."""
-        then = seen.then[i]
+        target_t = values.target_t[i]
         names = "online_weight", "min_weight"
         if not any(map(self._config.is_built_with, names)):
-            return then
+            return target_t
         weights = (self._live[of] if self._config.is_built_with(of) else 0.0 for of in names)
-        return self._head.blend(then, seen.online_then[i], *weights)
+        return self._head.blend(target_t, values.online_t[i], *weights)
 
-    def _penalty(self, seen: BatchValues, i: int) -> tf.Tensor:
+    def _penalty(self, values: BatchValues, i: int) -> tf.Tensor:
         """[B] of functional regularization."""
-        a_tm1, weight = seen.batch.a_tm1, self._live["functional_weight"]
-        return functional_penalty(seen.now[i].q, a_tm1, seen.before[i].q, weight)
+        a_tm1, weight = values.batch.a_tm1, self._live["functional_weight"]
+        return functional_penalty(values.online_tm1[i].q, a_tm1, values.target_tm1[i].q, weight)
 
-    def _margin(self, batch: Transitions, now: Values) -> tf.Tensor:
+    def _margin(self, batch: Transitions, online_tm1: Values) -> tf.Tensor:
         """[B] of the large-margin loss of demonstrations."""
         margin, weight = self._live["margin"], self._live["margin_weight"]
         shown = self._demonstrations.among(batch.row)
-        return large_margin(now.q, batch.a_tm1, margin, weight, shown, batch.legal_tm1)
+        return large_margin(online_tm1.q, batch.a_tm1, margin, weight, shown, batch.legal_tm1)
 
-    def _choice(self, seen: BatchValues, then: Values, i: int) -> tf.Tensor:
+    def _choice(self, values: BatchValues, target_t: Values, i: int) -> tf.Tensor:
         """Values by which the next action is chosen: [B, A]; illegal ones have the lowest float."""
-        chooser = seen.chooser[i] if self._config.double else then
-        return legal_only(chooser.q, seen.batch.legal_t)
+        selector_t = values.selector_t[i] if self._config.double else target_t
+        return legal_only(selector_t.q, values.batch.legal_t)
 
 
 class BatchValues:
@@ -270,27 +275,27 @@ class BatchValues:
         self._conditions, self._average = conditions, average
 
     @functools.cached_property
-    def now(self) -> list[Values]:
+    def online_tm1(self) -> list[Values]:
         """The online network's at s_tm1; the gradient flows through them."""
         return self._networks.values(self.batch.s_tm1, self._conditions("now"))
 
     @functools.cached_property
-    def then(self) -> list[Values]:
+    def target_t(self) -> list[Values]:
         """The target's at s_t."""
         return self._of_target(self.batch.s_t, "then")
 
     @functools.cached_property
-    def before(self) -> list[Values]:
+    def target_tm1(self) -> list[Values]:
         """The target's at s_tm1."""
         return self._of_target(self.batch.s_tm1, "before")
 
     @functools.cached_property
-    def online_then(self) -> list[Values]:
+    def online_t(self) -> list[Values]:
         """The online network's at s_t, by the draws of `then`: of the same fractions."""
         return self._networks.frozen_values(self.batch.s_t, self._conditions("then"))
 
     @functools.cached_property
-    def chooser(self) -> list[Values]:
+    def selector_t(self) -> list[Values]:
         """The online network's at s_t, by draws of its own."""
         return self._networks.frozen_values(self.batch.s_t, self._conditions("chooser"))
 

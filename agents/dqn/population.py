@@ -1,4 +1,11 @@
-"""P agents of one form in one graph: each with its own seed and live values, exact as alone.
+"""P agents of one form in one graph, each with its own seed and live values.
+
+Each has the bits of a run alone, for these reasons. (1) Its operations are those of one agent: a
+call first loads the member's variables into them (`MemberHandle`). (2) First weights and random
+numbers are functions of a seed, a name and a counter, and seeds are data in the graph. (3) Live
+values are feeds, and what Python keeps is each member's own (`MemberPart.per_member`). (4) Members
+take turns in one thread, between two calls. (5) Updates of several members in one call are another
+program, so they are made only if `_is_exact` finds the same bytes.
 
     population = Population(configs, envs.observation_shape, envs.observation_dtype, 2)
     actions = population.members[3].step(observation, reward, terminated, autoreset)
@@ -20,7 +27,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.rl_core.errors import Diverged
 
-# To try whether joint updates are exact: time steps, which are random, and updates. The target is
+# To try whether batched updates are exact: time steps, which are random, and updates. The target is
 # copied several times, so that its older copies differ.
 _TRIED_STEPS, _TRIED_UPDATES = 40, 10
 
@@ -45,8 +52,8 @@ class Population:
         # A phase of one update needs no loop: whoever makes more of them needs it.
         with_loop = [config for config in configs if config.updates_per_learn != 1]
         built = DqnAgent([*with_loop, *configs][0], *args, members=len(configs), **how)
-        joint = built.joint if built.joint and _is_exact(built, configs[0]) else None
-        self.members = [built.member(i, config, joint) for i, config in enumerate(configs)]
+        batched = built.batched if built.batched and _is_exact(built, configs[0]) else None
+        self.members = [built.member(i, config, batched) for i, config in enumerate(configs)]
         if any("seed2" in of.node_def.attr for of in built.engine.graph.get_operations()):
             self._begin_as_alone(configs, *args, **how)
         self._built = built
@@ -77,21 +84,21 @@ class Population:
 
 
 def _is_exact(built: DqnAgent, config: DqnConfig) -> bool:
-    """Says whether joint updates have the bits of those that are made alone, by making some.
+    """Says whether batched updates have the bits of those that are made alone, by making some.
 
     XLA makes kernels of what it finds around an operation, and another kernel may round otherwise.
     So it depends on the config, on the user's own network and on the processor.
     """
-    joint = built.joint
-    assert joint is not None
+    batched = built.batched
+    assert batched is not None
     alone = built.member(0, config, None)
     try:
         _try(alone)
-        wanted = joint.read(0)
-        _try(built.member(0, config, joint))
+        wanted = batched.read(0)
+        _try(built.member(0, config, batched))
     except (Diverged, tf.errors.InvalidArgumentError):
         return False  # on random data, or XLA cannot compile it: the members will see
-    return alone.learner.not_compiled is None and all(map(_same_bits, joint.read(0), wanted))
+    return alone.learner.not_compiled is None and all(map(_same_bits, batched.read(0), wanted))
 
 
 def _try(member: DqnAgent) -> None:

@@ -51,7 +51,7 @@ class SequenceObjective:
 
         A step that is not learned from has a TD error of 0, and its target is its value.
         """
-        of = self._objective.of_seen(SequenceValues(batch, *self._objective.by(counter)))
+        of = self._objective.regression_of(SequenceValues(batch, *self._objective.by(counter)))
         good = tf.reshape(batch.learned, [-1, *[1] * (of.td.td_error.shape.rank - 1)])
         td_error = tf.where_v2(good, of.td.td_error, 0.0)
         value = of.td.target - of.td.td_error
@@ -84,28 +84,28 @@ class SequenceValues(BatchValues):
         self._sequences, self._built = sequences, networks.built
 
     @functools.cached_property
-    def now(self) -> list[Values]:
+    def online_tm1(self) -> list[Values]:
         """The online network's where the steps begin; the gradient flows through them."""
         features = self._at_source(self._features)
         return [self._built.on(self._networks.online, features, self._conditions("now"))]
 
     @functools.cached_property
-    def then(self) -> list[Values]:
+    def target_t(self) -> list[Values]:
         """The target's where they lead."""
         return self._of_targets(self._at_destination, "then")
 
     @functools.cached_property
-    def before(self) -> list[Values]:
+    def target_tm1(self) -> list[Values]:
         """The target's where they begin."""
         return self._of_targets(self._at_source, "before")
 
     @functools.cached_property
-    def online_then(self) -> list[Values]:
+    def online_t(self) -> list[Values]:
         """The online network's where they lead, by the draws of `then`."""
         return self._frozen("then")
 
     @functools.cached_property
-    def chooser(self) -> list[Values]:
+    def selector_t(self) -> list[Values]:
         """The online network's where they lead, by draws of its own."""
         return self._frozen("chooser")
 
@@ -113,14 +113,14 @@ class SequenceValues(BatchValues):
 
     @functools.cached_property
     def _features(self) -> tf.Tensor:
-        now = self._conditions("now")
-        return self._built.unroll(self._networks.online, self._sequences, now)
+        draws = self._conditions("now")
+        return self._built.unroll(self._networks.online, self._sequences, draws)
 
     @functools.cached_property
     def _features_of_targets(self) -> dict[str, tf.Tensor]:
-        then = self._conditions("then")
+        draws = self._conditions("then")
         return {
-            name: self._built.unroll(name, self._sequences, then) for name in self._built.targets
+            name: self._built.unroll(name, self._sequences, draws) for name in self._built.targets
         }
 
     def _at_source(self, features: tf.Tensor) -> tf.Tensor:
@@ -178,11 +178,11 @@ class RolloutObjective:
         first = tf.equal(counter % self._config.updates_per_rollout, 0)
         with tf.control_dependencies([when(first, lambda: self._renew(counter))]):
             target = tf.gather(self._returns, batch.row)  # [B]
-        (now,) = self._networks.values(batch.s_tm1, self._conditions("now", counter))
+        (online_tm1,) = self._networks.values(batch.s_tm1, self._conditions("now", counter))
         assert self._head.loss_to is not None  # the config was checked
-        terms = LossInputs(self._config, self._live, batch, now, now)
+        terms = LossInputs(self._config, self._live, batch, online_tm1, online_tm1)
         td = self._head.loss_to(terms, tf.stop_gradient(target))
-        return Regression(td, self._head.priority(td), now.q)
+        return Regression(td, self._head.priority(td), online_tm1.q)
 
     def _renew(self, counter: tf.Tensor) -> tf.Operation:
         """Computes the returns of all rows whose outcome is known, each at its row's number."""

@@ -81,7 +81,7 @@ class LearnedState(MemberPart):
     def is_replaced(self) -> None:
         """Takes note that the variables are about to be replaced."""
         self._learner.moments.to_slots()
-        self._learner.clock.now = None
+        self._learner.clock.age_in_python = None
 
     def is_copied(self) -> None:
         """Makes the variables ready to be copied."""
@@ -189,6 +189,12 @@ class SavedAgent(NamedTuple):
 class AgentState(MemberPart):
     """Reads, restores and rewinds an agent. Make it last of all that the agent builds.
 
+    A checkpoint has the variables under the agent's root: weights of all its networks, Adam's
+    slots, counters, numbers of a sync rule, moments of observations, recurrent states, snapshots,
+    envs in the graph; and the counters and priorities of the replay. It has nothing that follows
+    from others: Adam's moments in the form of loops, random keys, sums over priorities. The rows of
+    the replay are saved apart, by `contents`.
+
     Args:
       engine, config, root, keys, networks, memory, acting, learner, hyperparameters: of the agent.
       running: what has variables that go with the envs.
@@ -224,16 +230,16 @@ class AgentState(MemberPart):
         self._weights = ScopeWeights(engine, networks.online)
         self._averaged = ScopeWeights(engine, networks.ema) if networks.ema else None
 
-        def named(*besides: Any) -> dict[str, tf.Variable]:
-            """All variables of the agent, but those that `besides` own."""
+        def variables_without(*owners: Any) -> dict[str, tf.Variable]:
+            """All variables of the agent, but those that these own."""
             own = [v for v in tf.global_variables() if v.op.name.startswith(root.prefix)]
-            left = [v for v in own if not any(other.owns(v) for other in besides)]
+            left = [v for v in own if not any(owner.owns(v) for owner in owners)]
             return {root.relative(v.op.name): root.seen(v) for v in left}
 
         # Moments in the form of loops only repeat what the slots say, and keys follow from the
         # seed. A rewind leaves counters alone, and what goes with the envs.
-        others = [memory, learner.moments, keys, root]
-        learned = named(*others, learner.update, *running)
+        saved_apart = [memory, learner.moments, keys, root]
+        learned = variables_without(*saved_apart, learner.update, *running)
         k = config.past_states
         # One more than can be gone back to: the state before a rewind.
         self.past = Snapshots(engine, learned, k=k + 1) if k else None
@@ -243,7 +249,9 @@ class AgentState(MemberPart):
         self._rebuild = engine.callable(None, targets=[rebuild]) if rebuild is not None else None
         counters = {root.relative(v.op.name): v for v in memory.counters()}
         self._counters = tuple(counters)[:2]  # time steps written, rows that entered the queue
-        self._variables = VariableValues(engine, named(*others) | counters, "of this agent")
+        self._variables = VariableValues(
+            engine, variables_without(*saved_apart) | counters, "of this agent"
+        )
         self.learned = LearnedState(self._variables, acting, learner, learned)
         self.learned_variables = frozenset(v.op.name for v in learned.values())
 
@@ -267,7 +275,7 @@ class AgentState(MemberPart):
         """
         self.replaced += 1
         self._weights.load(weights)
-        self._learner.begin()
+        self._learner.copy_online_to_all()
 
     def averaged_weights(self) -> dict[str, np.ndarray] | None:
         """Returns averages of the online weights by the same names; None without `ema_decay`."""

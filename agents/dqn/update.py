@@ -90,9 +90,9 @@ class Gradients(MemberPart):
 
 # Applies the gradients of a loss [].
 Apply = Callable[[tf.Tensor], AdamResult]
-# at_copy(copied, moments) -> (moments, ops): what else happens at a sync. `moments` are Adam's,
+# on_sync(synced, moments) -> (moments, ops): what else happens at a sync. `moments` are Adam's,
 # where a loop carries them.
-AtCopy = Callable[[tf.Tensor, Any], tuple[Any, list[Any]]]
+OnSync = Callable[[tf.Tensor, Any], tuple[Any, list[Any]]]
 
 
 class LearnStats(NamedTuple):
@@ -102,23 +102,23 @@ class LearnStats(NamedTuple):
     q_mean: Any  # [] mean over the batch of q_tm1[a_tm1], with branches over these too
     q_max: Any  # [] largest q_tm1[a]
     grad_norm: Any  # [] global norm over the trained blocks, before clipping
-    td_error: Any  # [B], [B, D] with branches, or [B L] with a memory
+    td_error: Any  # [B], [B, D] with branches, or [B L] if recurrent
 
 
 class UpdateOutputs(NamedTuple):
     """Results of one update, from which statistics are made."""
 
     loss: Any  # [B] weighted
-    target: Any  # [B], [B, D] with branches, or [B L] with a memory
+    target: Any  # [B], [B, D] with branches, or [B L] if recurrent
     td_error: Any  # the same
-    q_tm1: Any  # [B, A], or [B L, A] with a memory
-    signs: Any  # [3] of `targetnet.rl_core.graph.finite`
+    q_tm1: Any  # [B, A], or [B L, A] if recurrent
+    numerics: Any  # [3] of `targetnet.rl_core.graph.finite`
 
     def stats(self) -> LearnStats:
         # In a compiled loop each mean would be made in every update, for the last one alone.
         q_mean = tf.reduce_mean(self.target - self.td_error)  # []
         q_max = tf.reduce_max(self.q_tm1)  # []
-        return LearnStats(tf.reduce_mean(self.loss), q_mean, q_max, self.signs[1], self.td_error)
+        return LearnStats(tf.reduce_mean(self.loss), q_mean, q_max, self.numerics[1], self.td_error)
 
 
 class BuiltUpdate(NamedTuple):
@@ -127,7 +127,17 @@ class BuiltUpdate(NamedTuple):
     learned: UpdateOutputs
     moments: Any  # Adam's after it, where a loop carries them
     end: Any  # the op that ends it
-    made: Any  # [] bool: it was applied; None if a skipped update has no other effects to undo
+    made: Any  # [] bool: it was applied; None in a call of its own, which raises if it was not
+
+
+class SingleUpdate(NamedTuple):
+    """One update in a call of its own, built."""
+
+    learned: UpdateOutputs
+    end: tf.Operation  # the op that ends it
+    end_without_sync: tf.Operation  # that ends it where Python knows that no sync is due
+    observed: tf.Tensor  # [B, ...] what its batch learns from
+    remembered: tf.Tensor | None  # [B, S] the states before these; None if there are none
 
 
 class Update:
@@ -139,14 +149,7 @@ class Update:
 
     Attributes:
       count: int64 scalar variable: updates made so far.
-      end_without_sync: of the last one that was built by `alone`: its end where no copy is due.
-      observed: of the same: [B, ...], the observations of the steps that its batch learns from.
-      remembered: of the same: [B, S], the states before these; None if there are none.
     """
-
-    end_without_sync: tf.Operation
-    observed: tf.Tensor
-    remembered: tf.Tensor | None
 
     def __init__(
         self,
@@ -175,14 +178,16 @@ class Update:
         """Returns True for the variable that counts updates."""
         return variable is self.count
 
-    def alone(self, apply: Apply, at_copy: AtCopy) -> BuiltUpdate:
-        """One in a call of its own."""
-        return self._build(apply, at_copy, alone=True)
+    def single(self, apply: Apply, on_sync: OnSync) -> SingleUpdate:
+        """Builds one in a call of its own."""
+        _, single = self._build(apply, on_sync, single=True)
+        assert single is not None
+        return single
 
     def in_loop(
         self, adam: LoopAdam, moments: Moments, trained: Mapping[str, tf.Tensor] | None = None
     ) -> BuiltUpdate:
-        """One of many in one call, which carries Adam's moments.
+        """Builds one of many in one call, which carries Adam's moments.
 
         Args:
           adam: of the blocks that may be trained.
@@ -191,23 +196,32 @@ class Update:
         """
         rates = {name: self._live[name] for name in ("learning_rate", "max_grad_norm")}
 
-        def at_copy(copied: tf.Tensor, moments: Moments) -> tuple[Moments, list[Any]]:
-            return adam.reset(moments, copied, moments_too="reset_moments" in self._config.on_sync)
+        def on_sync(synced: tf.Tensor, moments: Moments) -> tuple[Moments, list[Any]]:
+            return adam.reset(moments, synced, moments_too="reset_moments" in self._config.on_sync)
 
-        return self._build(lambda loss: adam.apply(loss, moments, trained, **rates), at_copy)
+        built, _ = self._build(lambda loss: adam.apply(loss, moments, trained, **rates), on_sync)
+        return built
 
-    def _build(self, apply: Apply, at_copy: AtCopy, *, alone: bool = False) -> BuiltUpdate:
+    def _build(
+        self, apply: Apply, on_sync: OnSync, *, single: bool = False
+    ) -> tuple[BuiltUpdate, SingleUpdate | None]:
+        """Builds an update, whose operations run in this order.
+
+        1. Read the count of updates. 2. Sample a batch. 3. Values of the networks, and the TD loss.
+        4. Weigh it, and take the mean. 5. `apply`: gradients, their norm, clipping, the check that
+        all is finite, Adam. After these: 6. The count grows. 7. New priorities. 8. The averaged
+        weights. 9. The target's age grows, and it may be synced. 10. Adam may be reset for that.
+        """
         counter = self.count.read_value()
         stream = Stream(self._keys, "sample")
         batch = self._memory.sample(self._config.batch_size, stream, counter)
         td, priority, q_tm1 = self._objective(batch, counter)
         weighted = td.loss if batch.weight is None else batch.weight * td.loss  # [B]
-        signs, made, moments, applied = apply(tf.reduce_mean(weighted))
-        learned = UpdateOutputs(weighted, td.target, td.td_error, q_tm1, signs)
-        if alone:
-            # Of sequences both are made here: under the dependencies below, reading them would
-            # make the update.
-            self.observed, self.remembered = batch.observed, batch.remembered
+        numerics, made, moments, applied = apply(tf.reduce_mean(weighted))
+        learned = UpdateOutputs(weighted, td.target, td.td_error, q_tm1, numerics)
+        # Of sequences both are made here: what is made under the dependencies below runs after the
+        # update.
+        shown = (batch.observed, batch.remembered) if single else (None, None)
         with tf.control_dependencies([applied, counter]):
             one = where(made, np.int64(1), np.int64(0))
             changes = [self.count.assign_add(one, read_value=False)]
@@ -218,14 +232,16 @@ class Update:
                 online, ema = self._networks.online, self._networks.ema
                 whole = taken_whole(self._config)
                 changes.append(copy_vars(online, ema, tau=share, only_if=made, whole=whole))
-            copied, end = self._clock.advance(one, made, counter, td.td_error)
+            synced, end = self._clock.advance(one, made, counter, td.td_error)
             if self._config.on_sync:
-                moments, more = at_copy(copied, moments)
+                moments, more = on_sync(synced, moments)
                 end = tf.group(end, *more)
             end = tf.group(*changes, end)
-            if alone:
-                self.end_without_sync = tf.group(*changes, self._clock.advance_as_known())
-            return BuiltUpdate(learned, moments, end, made)
+            built = BuiltUpdate(learned, moments, end, made)
+            if not single:
+                return built, None
+            without_sync = tf.group(*changes, self._clock.advance_without_sync())
+            return built, SingleUpdate(learned, end, without_sync, *shown)
 
     def _with_bonus(self, priority: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
         """Adds to the size of demonstrations' priorities, [B].

@@ -23,7 +23,7 @@ from targetnet.rl_core.graph.members import ActiveMember
 from targetnet.rl_core.graph.scopes import Root
 from targetnet.rl_core.graph.variable_overrides import used_by
 from targetnet.rl_core.graph.xla import built_for_xla
-from targetnet.rl_core.optimizers.calls import joint_updates
+from targetnet.rl_core.optimizers.calls import batched_updates
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam
 from targetnet.rl_core.replay import ReplayMemory
 
@@ -31,7 +31,7 @@ _GREEDY, _STORE, _UPDATE = range(3)
 
 
 class BatchedUpdateGraph:
-    """Builds them, and `ActiveMember`. Make it last of all in the graph.
+    """Builds the calls that serve several members at once. Make it last of all in the graph.
 
     Args:
       engine, networks, memory, learner, live, own: of the agent.
@@ -43,7 +43,7 @@ class BatchedUpdateGraph:
       store: stores a time step of each of K members: fed [K] int64 members, and the columns of the
         replay, [K, N, ...] each.
       update: makes one update of each of some members: fed [P] int64 members, how many of them
-        count, and `LiveFeeds.tensors` of all members, [P, ...] each; returns signs [P, 3], see
+        count, and `LiveFeeds.tensors` of all members, [P, ...] each; returns numerics [P, 3], see
         `targetnet.rl_core.graph.finite`.
       read: what an update may change of a member, whose number it is fed.
     """
@@ -117,11 +117,11 @@ class BatchedUpdateGraph:
             tf.placeholder(of.dtype, [store.count, *of.shape.as_list()])
             for of in self._live.tensors
         ]
-        signs = joint_updates(
+        numerics = batched_updates(
             self._one_update, store, _UPDATE, members, count, feeds,
             like=tf.TensorSpec([3], tf.float32),
         )  # fmt: skip
-        self.update = self._engine.callable(signs, [members, count, *feeds])
+        self.update = self._engine.callable(numerics, [members, count, *feeds])
         self._build_read()
 
     def _build_read(self) -> None:
@@ -135,14 +135,14 @@ class BatchedUpdateGraph:
             self._one_update(self._live.tensors)
 
     def _one_update(self, fed: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Builds a member's update; returns its signs."""
+        """Builds a member's update; returns its numerics."""
         with self._live.fed_by(fed):
             built = self._learner.update.in_loop(self._adam, self._adam.read())
             self._adam.write(built.moments)
-        return built.learned.signs
+        return built.learned.numerics
 
 
-def can_join(config: DqnConfig, exploration: Exploration, masks: bool) -> bool:
+def can_batch(config: DqnConfig, exploration: Exploration, masks: bool) -> bool:
     """Says whether agents of this form have such calls, and gain by them.
 
     Their updates must come one at a time and be compiled, and what they act and store by must be
@@ -270,8 +270,8 @@ class BatchedUpdates:
                 self._fed[member] = live
                 for of, value in zip(self._feeds, live, strict=True):
                     of[member] = value
-        signs = self.calls.update(self._members, np.int32(count), *self._feeds)
-        return dict(zip(members, np.isfinite(signs[:count]).all(axis=1).tolist(), strict=True))
+        numerics = self.calls.update(self._members, np.int32(count), *self._feeds)
+        return dict(zip(members, np.isfinite(numerics[:count]).all(axis=1).tolist(), strict=True))
 
     def act(self, requests: Sequence[ActionRequest]) -> Sequence[np.ndarray]:
         """Chooses actions, one after the other: what a call needs is in the caches then."""
@@ -279,27 +279,27 @@ class BatchedUpdates:
 
 
 class BatchClient:
-    """One member's side of it.
+    """One member's way to `BatchedUpdates`: its actor and its updates take part by it.
 
     Args:
-      joint: of all members.
+      batched: of all members.
       member: its number.
     """
 
-    def __init__(self, joint: BatchedUpdates, member: int) -> None:
-        self._joint, self._member, self._waits = joint, member, False
-        self._rows = [of[member] for of in joint.rows.values()]
-        assert tuple(joint.rows) == _COLUMNS
+    def __init__(self, batched: BatchedUpdates, member: int) -> None:
+        self._batched, self._member, self._waits = batched, member, False
+        self._rows = [of[member] for of in batched.rows.values()]
+        assert tuple(batched.rows) == _COLUMNS
 
     def greedy(self, own: OwnFeeds) -> GreedyPolicy:
         """Returns the member's greedy policy, with live values of its own."""
-        calls = self._joint.calls
+        calls = self._batched.calls
         return calls.greedy.by_row(self._member, calls.active.save, own)
 
     def chosen(self, policy: Policy, observation: np.ndarray) -> np.ndarray:
         """Returns the policy's actions."""
-        joint = self._joint
-        return joint.batcher.ask(joint.act, ActionRequest(policy, observation))
+        batched = self._batched
+        return batched.batcher.ask(batched.act, ActionRequest(policy, observation))
 
     def put(
         self,
@@ -327,7 +327,7 @@ class BatchClient:
         """Stores the time step that waits, if there is one."""
         if self._waits:
             self._waits = False
-            self._joint.store([self._member])
+            self._batched.store([self._member])
 
     def forget(self) -> None:
         """Drops the time step that waits."""
@@ -338,7 +338,7 @@ class BatchClient:
         return bool(self._ask(live))
 
     def _ask(self, live: Sequence[np.ndarray] | None) -> bool | None:
-        joint, stores = self._joint, self._waits
+        batched, stores = self._batched, self._waits
         self._waits = False
         request = UpdateRequest(self._member, stores, live)
-        return joint.batcher.ask(joint.update, request, last=True)
+        return batched.batcher.ask(batched.update, request, last=True)

@@ -101,8 +101,8 @@ class PopulationRunner:
             f"{rows.capacity:,} rows each ({format_bytes(count * rows.nbytes)} once all are full)"
         )
         scheduler: CooperativeScheduler[RunOutcome | RlCoreError] = CooperativeScheduler()
-        if first.joint is not None:
-            first.joint.batcher = scheduler
+        if first.batched is not None:
+            first.batched.batcher = scheduler
         if line := self.envs[next(iter(self.agents))].not_repeated:
             self.screen.line(line)
         # No member's are closed while others go on.

@@ -72,8 +72,10 @@ class NumpyPolicy:
                 q = (p / p.sum(axis=2, keepdims=True) * self._support).sum(axis=2)
             case "quantile":
                 q = self._streams(x, self._config.quantiles).mean(axis=2)
-            case _:
+            case "scalar":
                 q = self._streams(x, 1)[:, :, 0]
+            case head:
+                raise NotImplementedError(f"head = {head!r} in NumPy")
         values: np.ndarray = q
         return values
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.dqn.copy_rule import next_copy
+from targetnet.agents.dqn.sync_rule import next_sync
 from targetnet.agents.loops.plain import LoopState
 from targetnet.agents.run.process import StopRequest
 from targetnet.rl_core.control.changes import Refused
 from targetnet.rl_core.control.commands import words_of
 from targetnet.rl_core.control.log import Entry
-from targetnet.rl_core.control.recorder import Position
+from targetnet.rl_core.control.log_writer import Position
 from targetnet.rl_core.control.state import RunStatus
 from targetnet.rl_core.control.timetable import PBT
 
@@ -142,7 +142,7 @@ class RunControl:
             then = None if age is None else f"at age {live['sync_period']:,}"
             return {"target_age": age, "next_copy": then}
         reading = learner.watch.read()
-        return {"target_age": reading.age, "next_copy": next_copy(live, reading)}
+        return {"target_age": reading.age, "next_copy": next_sync(live, reading)}
 
     def _renew(self, action: str, value: Any) -> tuple[Any, Any]:
         number, block = words_of(action, value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.controllers.choice import controller_of
 from targetnet.agents.controllers.run_view import Fit, RunView
-from targetnet.agents.dqn.copy_rule import RuleNumbers
+from targetnet.agents.dqn.sync_rule import RuleNumbers
 from targetnet.agents.saved.host import ControllerPart
 from targetnet.rl_core.control.commands import do_command, set_command
 from targetnet.rl_core.control.timetable import Decision

@@ -12,8 +12,8 @@ import numpy as np
 
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.dqn.copy_rule import CopyCursor
-from targetnet.agents.dqn.target import Copy
+from targetnet.agents.dqn.sync_rule import SyncCursor
+from targetnet.agents.dqn.target import SyncEvent
 from targetnet.agents.loops.evaluation import Returns
 from targetnet.agents.loops.plain import Tick
 from targetnet.agents.run.clock import Speed, TrainingClock
@@ -87,7 +87,7 @@ class CopyCurves:
     """
 
     def __init__(
-        self, agent: DqnAgent, points: SinkGroup, looked: CopyCursor | None = None
+        self, agent: DqnAgent, points: SinkGroup, looked: SyncCursor | None = None
     ) -> None:
         self._learner, self._points = agent.learner, points
         self._apart = max(1, agent.config.log_period // _PER_POINT)
@@ -108,12 +108,12 @@ class CopyCurves:
             assert watch is not None
             self.looked, found = watch.look(env_step, self._learner.updates, self.looked)
             if found:
-                self._learner.clock.copies.append(Copy(*found))
+                self._learner.clock.syncs.append(SyncEvent(*found))
         self.draw()
 
     def draw(self) -> None:
         """Draws the copies of which Python knows."""
-        copies, tag = self._learner.clock.copies, "target/age"
+        copies, tag = self._learner.clock.syncs, "target/age"
         while copies:
             env_step, age = copies.popleft()
             if env_step >= self._points.last.get(tag, (-self._apart, 0.0))[0] + self._apart:
@@ -179,7 +179,7 @@ class Reporter:
         opened = open_sinks(SinkStart(run, agent.config, tags, after, warn, drawing), sinks)
         self._points = SinkGroup(opened, state.recent if state else None)
         self._histograms = Histograms(agent, self._points)
-        looked = CopyCursor(*state.looked) if state and state.looked else None
+        looked = SyncCursor(*state.looked) if state and state.looked else None
         self._copies = CopyCurves(agent, self._points, looked)
         self._scheduled = _scheduled(agent.hyperparameters)
         self._changed: set[str] = set()

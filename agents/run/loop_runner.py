@@ -180,7 +180,7 @@ class LoopRunner:
         if parts.control.stopped:
             return
         if parts.controller.due <= parts.state.env_step < parts.agent.config.env_steps:
-            parts.steering.control(parts.controller.decide())
+            parts.steering.apply_decisions(parts.controller.decide())
             self._serve_while_halted()
         self._exchange()
 

@@ -14,7 +14,7 @@ commands.py       what a command is, and the arguments of actions on the weights
 inbox.py          reads the inbox for the run
 changes.py        changes, carried out or refused
 timetable.py      changes that are known beforehand, and orders that still hold
-recorder.py       answers on their way into the log
+log_writer.py     answers on their way into the log
 steering.py       applies commands at safe points
 log.py, state.py  these files; records.py: trace and arrivals
 client.py         a client of one run, and of many

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from targetnet.rl_core.control.log import Entry
-from targetnet.rl_core.control.recorder import LogWriter, Position
+from targetnet.rl_core.control.log_writer import LogWriter, Position
 from targetnet.rl_core.control.timetable import (
     CONTROLLER,
     REPEATED_ACTIONS,
@@ -56,7 +56,7 @@ class Changes:
     Args:
       live: the values that may be set.
       steered: the run, which carries out the actions.
-      recorder: writes the log.
+      log_writer: writes the log.
       timetable: changes that are known beforehand.
       refusal: as the attribute.
 
@@ -68,15 +68,15 @@ class Changes:
         self,
         live: Hyperparameters,
         steered: SteerableRun,
-        recorder: LogWriter,
+        log_writer: LogWriter,
         timetable: Timetable,
         refusal: str | None,
     ) -> None:
-        self._live, self._steered, self._recorder = live, steered, recorder
+        self._live, self._steered, self._log_writer = live, steered, log_writer
         self._timetable, self.refusal = timetable, refusal
         self._applied_again: set[tuple[int, str, str]] = set()  # tick, name, repr of value
 
-    def tried(self, new_id: str, kind: str, name: str, who: str, value: Any, **how: Any) -> Entry:
+    def answer(self, new_id: str, kind: str, name: str, who: str, value: Any, **how: Any) -> Entry:
         """Carries out a command, or refuses it; returns the entry that says so."""
         old, new, reason = None, None, None
         try:
@@ -85,7 +85,7 @@ class Changes:
             old, new = self._carry_out(kind, name, value)
         except RlCoreError as error:
             reason = str(error)
-        entry = self._recorder.entry
+        entry = self._log_writer.entry
         return entry(new_id, kind, name, who, value, old, new, reason=reason, **how)
 
     def set(self, name: str, value: Any) -> None:
@@ -95,20 +95,20 @@ class Changes:
           Refused: changes are refused now.
           BoundsError: the value is out of bounds.
         """
-        new_id, entry = uuid.uuid4().hex, self._recorder.entry
+        new_id, entry = uuid.uuid4().hex, self._log_writer.entry
         try:
             self._refuse()
             old, new = self._carry_out("set", name, value)
         except RlCoreError as error:
             shown = value if isinstance(value, int | float | str) else str(value)
-            self._recorder.record([entry(new_id, "set", name, "api", shown, reason=str(error))])
+            self._log_writer.record([entry(new_id, "set", name, "api", shown, reason=str(error))])
             raise
         asked = value if isinstance(value, str) else new
         if (self._steered.position.tick, name, repr(asked)) in self._applied_again:
             return  # the program of a resumed run made the same change again
-        self._recorder.record([entry(new_id, "set", name, "api", asked, old, new)])
+        self._log_writer.record([entry(new_id, "set", name, "api", asked, old, new)])
 
-    def repeat(self, *, late: bool = False) -> None:
+    def apply_recorded(self, *, late: bool = False) -> None:
         """Makes the recorded changes that are due, or were.
 
         Args:
@@ -118,31 +118,31 @@ class Changes:
         for e in self._timetable.entries(self._steered.position.tick, late=late):
             old, new = self._carry_out(e.kind, e.name, e.value)
             self._applied_again.add((e.tick, e.name, repr(e.value)))
-            entries.append(self._recorder.entry(e.id, e.kind, e.name, e.who, e.value, old, new))
-        self._recorder.record(entries)
+            entries.append(self._log_writer.entry(e.id, e.kind, e.name, e.who, e.value, old, new))
+        self._log_writer.record(entries)
 
     def pass_schedules(self, env_step: int) -> None:
         """Logs the corners of schedules up to an env step, and makes the config's actions."""
-        entries, entry = [], self._recorder.entry
+        entries, entry = [], self._log_writer.entry
         for new_id, name, old, new in self._timetable.corners(env_step):
             entries.append(entry(new_id, "set", name, SCHEDULE, "auto", old, new))
         for new_id, planned in self._timetable.planned(env_step):
-            entries.append(self.tried(new_id, "do", planned.do, SCHEDULE, planned.value))
-        self._recorder.record(entries)
+            entries.append(self.answer(new_id, "do", planned.do, SCHEDULE, planned.value))
+        self._log_writer.record(entries)
 
-    def decided(self, decisions: Iterable[Decision]) -> None:
+    def apply_decisions(self, decisions: Iterable[Decision]) -> None:
         """Makes what a controller has decided at this time step.
 
-        What it had decided here before a crash, and is in the log, was made by `repeat`: an entry's
-        id is its time step and its place among the decisions.
+        What it had decided here before a crash, and is in the log, was made by `apply_recorded`: an
+        entry's id is its time step and its place among the decisions.
         """
         tick = self._steered.position.tick
         for i, of in enumerate(decisions):
             new_id = f"controller-{tick}-{i}"
-            if not self._recorder.knows(new_id):
+            if not self._log_writer.knows(new_id):
                 # One by one: a checkpoint among them has to know of those before it.
-                self._recorder.wait(self.tried(new_id, of.kind, of.name, CONTROLLER, of.value))
-        self._recorder.record()
+                self._log_writer.queue(self.answer(new_id, of.kind, of.name, CONTROLLER, of.value))
+        self._log_writer.record()
 
     def _carry_out(self, kind: str, name: str, value: Any) -> tuple[Any, Any]:
         if kind != "set":

@@ -154,7 +154,7 @@ class DoCommand(_SentCommand):
 
     Attributes:
       value: number of snapshots for `rewind`; for an action on the weights what
-        `targetnet.rl_core.control.commands` parses; None for all others.
+        `words_of` writes; None for all others.
     """
 
     do: Action

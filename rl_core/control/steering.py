@@ -13,7 +13,7 @@ from targetnet.rl_core.control.commands import ACTIONS, set_command
 from targetnet.rl_core.control.files import ControlFiles, RunLock, submit
 from targetnet.rl_core.control.inbox import CommandFile, Inbox
 from targetnet.rl_core.control.log import ControlLog, Entry
-from targetnet.rl_core.control.recorder import LogWriter
+from targetnet.rl_core.control.log_writer import LogWriter
 from targetnet.rl_core.control.state import RunStatus, StatePublisher
 from targetnet.rl_core.control.timetable import Decision, PlannedAction, Timetable
 from targetnet.rl_core.files import RetryLater
@@ -56,7 +56,7 @@ class Steering:
       lock: the directory's lock, if the caller already holds it; `close` releases it.
       planned: actions that the config makes by itself.
       orders: entries of this run's log that still hold, which are applied again too; see
-        `persistent_orders`.
+        `standing_orders`.
 
     Raises:
       RunDirError: another process runs this directory, or the directory cannot be written.
@@ -81,12 +81,12 @@ class Steering:
         # In a repeat of another run every command file is refused, and none waits for that.
         self._inbox = Inbox(files, lambda: not repeats and bool(self._timetable.to_do))
         self._publisher, self._publishing = StatePublisher(files, live), RetryLater(steered.warn)
-        self._recorder = LogWriter(
+        self._log_writer = LogWriter(
             self._log, self._inbox, lambda: steered.position, steered.answered, steered.warn
         )
         self._timetable = Timetable(live, script, repeats=repeats, planned=planned, orders=orders)
         refusal = "this run repeats another one" if repeats else None
-        self._changes = Changes(live, steered, self._recorder, self._timetable, refusal)
+        self._changes = Changes(live, steered, self._log_writer, self._timetable, refusal)
         self._next_poll, self._thread = 0.0, threading.get_ident()
         live.setter = self._from_python
 
@@ -106,7 +106,7 @@ class Steering:
         if self._log.closed:
             return
         try:
-            self._recorder.write()
+            self._log_writer.write()
         finally:
             self._log.close()
             self._lock.release()
@@ -118,7 +118,7 @@ class Steering:
         if position.env_step >= self._timetable.env_step:
             self._changes.pass_schedules(position.env_step)
         if position.tick >= self._timetable.tick:
-            self._repeat()
+            self._apply_recorded()
         if _now() >= self._next_poll:
             self.poll()
 
@@ -128,17 +128,17 @@ class Steering:
         Call it after `safe_point`, and after what is due there, such as an evaluation.
         """
         self._timetable.add(entries)
-        self._repeat(late=True)
+        self._apply_recorded(late=True)
 
-    def control(self, decisions: Iterable[Decision]) -> None:
+    def apply_decisions(self, decisions: Iterable[Decision]) -> None:
         """Applies what a controller decided here; call it where `exchange` may be called."""
-        self._repeat(late=True)
-        self._changes.decided(decisions)
+        self._apply_recorded(late=True)
+        self._changes.apply_decisions(decisions)
 
     def stop(self) -> None:
         """Stops the run here, as a command `stop` does, for the program that trains."""
-        entry = self._changes.tried(uuid.uuid4().hex, "do", "stop", "api", None)
-        self._recorder.record([entry])
+        entry = self._changes.answer(uuid.uuid4().hex, "do", "stop", "api", None)
+        self._log_writer.record([entry])
 
     def refuse(self, reason: str) -> None:
         """Refuses changes from now on."""
@@ -157,14 +157,14 @@ class Steering:
         Raises:
           RunDirError: the log cannot be written.
         """
-        self._recorder.write()
+        self._log_writer.write()
         return {"bytes": self._log.length, "to_do": self._timetable.to_do}
 
     def poll(self) -> None:
         """Answers the commands in the inbox, and publishes the state if it is due."""
-        if self._recorder.is_behind:
-            self._recorder.record()
-        answered = not self._recorder.is_behind and self._take(self._inbox.command_files())
+        if self._log_writer.is_behind:
+            self._log_writer.record()
+        answered = not self._log_writer.is_behind and self._take(self._inbox.command_files())
         now = _now()
         self._next_poll = now + POLL_SECONDS
         if answered or self._publisher.due(now):
@@ -183,14 +183,17 @@ class Steering:
         for command_file in command_files:
             # A missing file was withdrawn meanwhile.
             is_there = command_file.path.is_symlink() or command_file.path.exists()
-            if is_there and not self._recorder.knows(command_file.id):
-                of, any_new = command_file.command, True
-                self._recorder.wait(
-                    self._changes.tried(of.id, *of.what, of.who, of.value, asked=of.time)
-                    if of
-                    else self._recorder.unreadable(command_file)
-                )
-        self._recorder.record(command_files=command_files)
+            if is_there and not self._log_writer.knows(command_file.id):
+                command, any_new = command_file.command, True
+                if command is None:
+                    entry = self._log_writer.unreadable(command_file)
+                else:
+                    kind, name = command.what
+                    entry = self._changes.answer(
+                        command.id, kind, name, command.who, command.value, asked=command.time
+                    )
+                self._log_writer.queue(entry)
+        self._log_writer.record(command_files=command_files)
         return any_new
 
     def _from_python(self, name: str, value: Any) -> None:
@@ -200,6 +203,6 @@ class Steering:
         self._live.knob(name)
         submit(self._files, set_command(name, plain(value), "api"))
 
-    def _repeat(self, *, late: bool = False) -> None:
+    def _apply_recorded(self, *, late: bool = False) -> None:
         self._next_poll = 0.0  # a command file may have waited for this
-        self._changes.repeat(late=late)
+        self._changes.apply_recorded(late=late)

@@ -1,6 +1,6 @@
 """Refusal of an update that would make a weight NaN or infinite.
 
-The signs of an update are its loss, its gradient norm and its learning rate, in one tensor. If
+The numerics of an update are its loss, its gradient norm and its learning rate, in one tensor. If
 they are finite, every weight is finite after the update, for these reasons. Adam moves a weight by
 less than 8 times the learning rate, or by less than 4e-18 / epsilon times the learning rate where
 the squared gradient underflows to 0. A gradient with a finite norm is below 2e19. With a learning
@@ -22,18 +22,18 @@ _RATE_SCALE = float(np.finfo(np.float32).max) / LARGEST_RATE
 
 
 class NotFinite(RlCoreError, ArithmeticError):
-    """An update was not made, because a sign of it is not finite.
+    """An update was not made, because its loss, gradient norm or rate is not finite.
 
     Attributes:
-      signs: the signs of the update, as `signs_of` returns them.
+      numerics: of the update, as `numerics_of` returns them.
     """
 
-    def __init__(self, signs: np.ndarray) -> None:
+    def __init__(self, numerics: np.ndarray) -> None:
         super().__init__(_NOT_FINITE)
-        self.signs = signs
+        self.numerics = numerics
 
 
-def signs_of(
+def numerics_of(
     loss: tf.Tensor, grad_norm: tf.Tensor, learning_rate: tf.Tensor | None = None
 ) -> tf.Tensor:
     """Returns the scalars that must be finite, as [3], or as [2] without a learning rate."""
@@ -42,18 +42,18 @@ def signs_of(
     return tf.stack([loss, grad_norm, learning_rate * _RATE_SCALE])
 
 
-def all_finite(signs: tf.Tensor) -> tf.Tensor:
-    """Returns a bool scalar: all signs are finite."""
-    return tf.reduce_all(tf.math.is_finite(signs))
+def all_finite(numerics: tf.Tensor) -> tf.Tensor:
+    """Returns a bool scalar: all numerics are finite."""
+    return tf.reduce_all(tf.math.is_finite(numerics))
 
 
-def checked(signs: tf.Tensor) -> tf.Tensor:
-    """Returns the signs behind a check: if one is not finite, the call raises.
+def checked(numerics: tf.Tensor) -> tf.Tensor:
+    """Returns the numerics behind a check: if one is not finite, the call raises.
 
     Ops with a control dependency on the result then do not run. XLA drops the check, so place it
     outside compiled functions.
     """
-    return tf.debugging.check_numerics(signs, _NOT_FINITE)
+    return tf.debugging.check_numerics(numerics, _NOT_FINITE)
 
 
 def was_not_finite(error: tf.errors.OpError) -> bool:

@@ -131,7 +131,8 @@ class MemberRebinder:
     """Makes a member's parts of an agent, however they hang together.
 
     Each `MemberPart` is copied once, with the calls, the engine and the parts in it, and with the
-    member's own objects in place of the first agent's. Everything else is shared.
+    member's own objects in place of the first agent's. What is in `per_member` is made anew. All
+    else is shared, also lists and arrays: none of them may change, or hold a part.
     """
 
     def __init__(self, member: MemberHandle, own: Iterable[tuple[Any, Any]]) -> None:
@@ -156,6 +157,8 @@ class MemberRebinder:
             items = {name: self._of(item) for name, item in value.items()}
             return items if any(items[name] is not value[name] for name in value) else value
         if not isinstance(value, MemberPart):
+            held = value if isinstance(value, list | tuple | set | frozenset) else ()
+            assert not any(isinstance(item, Call | Engine | MemberPart) for item in held), value
             return value
         other = self._made[id(value)] = copy.copy(value)
         for name, item in vars(value).items():
@@ -296,7 +299,7 @@ class MemberTable:
         return tf.gather(self.all, member)
 
     def write(self, member: tf.Tensor, rows: tf.Tensor) -> tf.Operation:
-        """Writes them."""
+        """Writes the rows of some members."""
         return tf.raw_ops.ResourceScatterUpdate(
             resource=self.all.handle, indices=member, updates=rows
         )

@@ -80,7 +80,7 @@ class Root(NamedTuple):
         return name.removeprefix(self.prefix)
 
     def owns(self, variable: tf.Variable) -> bool:
-        """Returns True for the variable that says which member's values all others have."""
+        """Returns True for `members.active`, the number of the member that is loaded."""
         return self.members is not None and variable is self.members.active
 
     def seen(self, variable: tf.Variable) -> Any:

@@ -85,7 +85,7 @@ _CURRENT: contextvars.ContextVar[VariableOverrides | None] = contextvars.Context
 )
 
 
-def standing_in() -> VariableOverrides | None:
+def current_overrides() -> VariableOverrides | None:
     """Returns what stands in for variables in what is being built here; None: nothing."""
     return _CURRENT.get()
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from targetnet.rl_core.graph.variable_overrides import standing_in
+from targetnet.rl_core.graph.variable_overrides import current_overrides
 from targetnet.rl_core.own_gradient import OwnGradient
 
 _COMPILED = contextvars.ContextVar("compiled", default=False)
@@ -149,7 +149,7 @@ def when(condition: tf.Tensor, do: Callable[[], tf.Operation]) -> tf.Tensor:
         with tf.control_dependencies([do()]):
             return tf.constant(value)
 
-    others = standing_in()
+    others = current_overrides()
     if others is not None:
         with others.only_if(condition):
             do()

@@ -99,7 +99,7 @@ def fused_updates(
     return tuple(once() if updates is None else loop(updates))
 
 
-def joint_updates(
+def batched_updates(
     update: Callable[[Sequence[tf.Tensor]], tf.Tensor],
     store: MemberStore,
     use: int,
@@ -190,33 +190,33 @@ class FusedCalls(NamedTuple):
     updates: tf.Tensor | None  # how many: int32, is fed; None if it is always one
 
 
-class Clock(Protocol):
-    """Keeps the target's age in Python, so that most updates need not ask whether a copy is due.
+class AgeMirror(Protocol):
+    """Keeps the target's age in Python, so that most updates need not ask whether a sync is due.
 
     Attributes:
-      known_age: is fed, for the end of an update at which nothing is due.
-      now: None where nobody knows; the graph is asked then.
+      fed_age: is fed, for the end of an update at which nothing is due.
+      age_in_python: None where it is not known; the graph is asked then.
     """
 
-    known_age: tf.Tensor
-    now: int | None
+    fed_age: tf.Tensor
+    age_in_python: int | None
 
-    def pass_one(self, period: int | None) -> int | None:
-        """One update later: the age to feed, or None if something is due or nobody knows."""
+    def count_one(self, period: int | None) -> int | None:
+        """Counts one update: returns the age to feed, or None if something may be due."""
 
-    def pass_by(self, updates: int, period: int | None) -> None:
-        """Several updates later."""
+    def count_many(self, updates: int, period: int | None) -> None:
+        """Counts several updates."""
 
 
 class UpdateBatcher(Protocol):
     """Makes single updates together with those of others."""
 
     def update(self, values: Sequence[Any]) -> bool:
-        """Makes one; returns False if it was not, because a sign of it is not finite."""
+        """Makes one; returns False if it was not, because it was not finite."""
 
 
 class _NotMade(Exception):
-    """A joint update has a sign that is not finite."""
+    """An update made together with others was not finite."""
 
 
 class PhaseCalls(MemberPart):
@@ -230,17 +230,16 @@ class PhaseCalls(MemberPart):
       engine: started or not; the callables are made at first use.
       ops: of the single update, of plain operations.
       moments: of both kinds of updates.
-      end: the operation that ends a single update; end_without_sync: one in which no copy is due.
+      end: the operation that ends a single update; end_without_sync: one in which no sync is due.
       stats: (named) tuple of tensors of the single update.
       fused: exempt set -> what serves it instead.
       min_updates: updates from which on it does.
       feeds: what both read, in the order of the values given to `run`.
-      clock: whose known age is fed to `end_without_sync`.
+      clock: whose age is fed to `end_without_sync`.
 
     Attributes:
       batcher: makes single updates of all blocks with those of other members; None: they are made
         here.
-      not_compiled: why single updates are made where a fused call should have; None if it could.
     """
 
     per_member: ClassVar = {"_calls": dict, "_singles": dict}
@@ -256,16 +255,22 @@ class PhaseCalls(MemberPart):
         fused: Mapping[Exempt, FusedCalls],
         min_updates: int,
         feeds: Sequence[tf.Tensor],
-        clock: Clock,
+        clock: AgeMirror,
     ) -> None:
         self._engine, self._ops, self._moments = engine, ops, moments
         self._end, self._end_without_sync = end, end_without_sync
-        self._stats, self._fused, self._min_updates = stats, dict(fused), min_updates
-        self.not_compiled: str | None = None
+        self._stats, self._fused, self._min_updates = stats, fused, min_updates
+        # Exempt set -> why its call cannot be compiled. Members share it: the call is the same.
+        self._not_compiled: dict[Exempt, str] = {}
         self._feeds, self._clock = tuple(feeds), clock
         self._calls: dict[tuple[Exempt, bool], Any] = {}
         self._singles: dict[tuple[Exempt, bool, bool], Any] = {}
         self.batcher: UpdateBatcher | None = None
+
+    @property
+    def not_compiled(self) -> str | None:
+        """Why single updates are made where a fused call should have; None if it could."""
+        return next(reversed(self._not_compiled.values()), None)
 
     def run(
         self,
@@ -282,24 +287,24 @@ class PhaseCalls(MemberPart):
         """
         try:
             if self.batcher and updates == 1 and not (wanted or exempt):
-                return self._run_jointly(self.batcher, values, period)
+                return self._run_batched(self.batcher, values, period)
             return self._run(exempt, updates, values, wanted, period)
         except _NotMade:
             pass
         except tf.errors.InvalidArgumentError as error:
             if not was_not_finite(error):
                 raise
-        self._clock.now = None
-        signs = self._ops.signs_of_next(self._engine, exempt, self._feeds)
-        raise NotFinite(signs(*values))
+        self._clock.age_in_python = None
+        numerics = self._ops.numerics_of_next(self._engine, exempt, self._feeds)
+        raise NotFinite(numerics(*values))
 
-    def _run_jointly(
-        self, jointly: UpdateBatcher, values: Sequence[Any], period: int | None
+    def _run_batched(
+        self, batcher: UpdateBatcher, values: Sequence[Any], period: int | None
     ) -> None:
         self._moments.to_loops()
-        if not jointly.update(values):
+        if not batcher.update(values):
             raise _NotMade
-        self._clock.pass_by(1, period)
+        self._clock.count_many(1, period)
 
     def _run(
         self,
@@ -310,27 +315,27 @@ class PhaseCalls(MemberPart):
         period: int | None,
     ) -> Any:
         fused = self._fused.get(exempt)
-        if fused is not None and updates >= self._min_updates:
+        if fused and exempt not in self._not_compiled and updates >= self._min_updates:
             self._moments.to_loops()
             try:
                 result = self._run_fused(exempt, fused, updates, values, wanted)
             except tf.errors.InvalidArgumentError as error:
-                self.not_compiled = why_not_compiled(error)
-                if self.not_compiled is None:
+                reason = why_not_compiled(error)
+                if reason is None:
                     raise
-                del self._fused[exempt]
+                self._not_compiled[exempt] = reason
             else:
-                self._clock.pass_by(updates, period)
+                self._clock.count_many(updates, period)
                 return result
         self._moments.to_slots()
         for i in range(updates):
             last = wanted and i == updates - 1
-            known = self._clock.pass_one(period)
+            known = self._clock.count_one(period)
             if known is None:
                 result = self._single(exempt, last)(*values)
             else:
-                # The decision about a copy costs as much as five other operations.
-                result = self._single(exempt, last, young=True)(*values, np.int64(known))
+                # The decision about a sync costs as much as five other operations.
+                result = self._single(exempt, last, no_sync_due=True)(*values, np.int64(known))
         return result
 
     def _run_fused(
@@ -351,14 +356,14 @@ class PhaseCalls(MemberPart):
             )
         return self._calls[key]
 
-    def _single(self, exempt: Exempt, wanted: bool, young: bool = False) -> Any:
-        key = (exempt, wanted, young)
+    def _single(self, exempt: Exempt, wanted: bool, no_sync_due: bool = False) -> Any:
+        key = (exempt, wanted, no_sync_due)
         if key not in self._singles:
             self._singles[key] = self._ops.callable(
                 self._engine,
                 exempt,
                 fetches=self._stats if wanted else None,
-                feeds=(*self._feeds, self._clock.known_age) if young else self._feeds,
-                targets=[self._end_without_sync if young else self._end],
+                feeds=(*self._feeds, self._clock.fed_age) if no_sync_due else self._feeds,
+                targets=[self._end_without_sync if no_sync_due else self._end],
             )
         return self._singles[key]

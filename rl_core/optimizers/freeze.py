@@ -27,7 +27,7 @@ from targetnet.rl_core.errors import (
     in_one_line,
 )
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.graph.finite import checked, signs_of
+from targetnet.rl_core.graph.finite import checked, numerics_of
 from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.graph.variable_overrides import read_as
 from targetnet.rl_core.graph.xla import sum_of_squares
@@ -75,7 +75,7 @@ class ApplyOps(MemberPart):
       done: int32 scalar, always 0, computed after every trained block was applied. Put an op that
         must follow the update behind it (`tf.control_dependencies([ops.done])`).
       grad_norm: scalar, global norm over the trained blocks, before clipping.
-      signs: the values that must be finite, as returned by `signs_of`.
+      numerics: the values that must be finite, as returned by `numerics_of`.
 
     Raises:
       ScopeMismatch: there are no blocks, a block has no variables, or the loss does not depend on
@@ -98,8 +98,8 @@ class ApplyOps(MemberPart):
             squares = {name: sum_of_squares(grads) for name, grads in gradients.items()}
             self.grad_norm = tf.sqrt(tf.add_n(list(squares.values())))
             scale = clip_scale(self.grad_norm, max_grad_norm)
-            self.signs = signs_of(loss, self.grad_norm, learning_rate)
-            good = checked(self.signs)
+            self.numerics = numerics_of(loss, self.grad_norm, learning_rate)
+            good = checked(self.numerics)
         self._blocks: dict[str, _Block] = {}
         for name, variables in blocks.items():
             optimizer = make_optimizer()
@@ -205,11 +205,11 @@ class ApplyOps(MemberPart):
             self._cache[key] = self._cut(engine, exempt, fetches, feeds, [*targets, self.done])
         return self._cache[key]
 
-    def signs_of_next(
+    def numerics_of_next(
         self, engine: Engine, exempt: Iterable[str], feeds: Sequence[tf.Tensor]
     ) -> Callable[..., np.ndarray]:
-        """Returns the engine's callable for the next update's signs; it makes no update."""
-        return self._cut(engine, self.check(exempt), self.signs, feeds, [])
+        """Returns the engine's callable for the next update's numerics; it makes no update."""
+        return self._cut(engine, self.check(exempt), self.numerics, feeds, [])
 
     def _cut(
         self,

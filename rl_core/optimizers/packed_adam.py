@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.graph.finite import all_finite, signs_of, where
+from targetnet.rl_core.graph.finite import all_finite, numerics_of, where
 from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.graph.xla import flat, sum_of_squares
 from targetnet.rl_core.optimizers.adam import Adam
@@ -28,7 +28,7 @@ class Moments(NamedTuple):
 class AdamResult(NamedTuple):
     """Results of one update."""
 
-    signs: Any  # [3] of `targetnet.rl_core.graph.finite`
+    numerics: Any  # [3] of `targetnet.rl_core.graph.finite`
     made: Any  # [] bool: False if a sign is not finite, then nothing changed; None: errors raise
     moments: Any  # `Moments` after the update, if a loop carries them
     end: Any  # op that has run when the update is complete
@@ -176,8 +176,8 @@ class LoopAdam:
         gradients = tf.split(gradient, [m.shape.num_elements() for m in moments.m])
         chosen = None if trained is None else [trained[name] for name in self._names]
         norm = tf.sqrt(_square_norm(gradient, gradients, chosen))
-        signs = signs_of(loss, norm, learning_rate)
-        made = all_finite(signs)
+        numerics = numerics_of(loss, norm, learning_rate)
+        made = all_finite(numerics)
         changed = [made] * len(blocks)
         if chosen is not None:
             changed = [tf.logical_and(made, block) for block in chosen]
@@ -201,7 +201,7 @@ class LoopAdam:
         counted = made if chosen is None else tf.stack(changed)
         powers = where(counted, moments.powers * self._betas, moments.powers)
         m, v = zip(*((m, v) for m, v, _ in after), strict=True)
-        return AdamResult(signs, made, Moments(m, v, powers), end)
+        return AdamResult(numerics, made, Moments(m, v, powers), end)
 
 
 class _PackedBlock:

@@ -2,9 +2,8 @@
 
     rows.py         a ring of declared columns
     valid_rows.py   the ring, and a queue of the rows that may be sampled
-    samplers.py     which rows a batch begins at: the uniform one
+    samplers.py     which rows a batch begins at: uniform, or passes over all in random order
     prioritized.py  the prioritized one, on a sum_tree.py
-    epochs.py       passes over all rows in random order
     items.py        what a batch consists of: n-step transitions
     sequences.py    items of a recurrent network: rows one after the other
     memory.py       all three as one

@@ -18,7 +18,7 @@ from targetnet.agents.run.trace import Tracer
 from targetnet.envs import make_envs
 from targetnet.rl_core.control.client import RunClient
 from targetnet.rl_core.control.files import ControlFiles, is_alive
-from targetnet.rl_core.control.recorder import Position
+from targetnet.rl_core.control.log_writer import Position
 from targetnet.rl_core.control.state import read_state
 from targetnet.rl_core.control.steering import Steering
 

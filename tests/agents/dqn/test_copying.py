@@ -5,7 +5,7 @@ import pytest
 
 from targetnet.rl_core.errors import ScopeMismatch
 from tests.agents.dqn.several import KINDS, configs, made, train
-from tests.agents.dqn.test_population import jointly, loop, population
+from tests.agents.dqn.test_population import batcher, loop, population
 
 pytestmark = pytest.mark.usefixtures("own_agents")
 
@@ -70,10 +70,10 @@ def test_a_member_takes_over_what_another_has_learned_and_nothing_else(kind):
 @pytest.mark.slow  # it compiles
 def test_so_does_one_that_learns_jointly():
     """Moments are in their packed form then, and a time step waits to be stored."""
-    several = jointly(past_states=1)
+    several = batcher(past_states=1)
     all_of = population(several)
     giver, taker = all_of.members
-    assert giver.joint is not None
+    assert giver.batched is not None
     loop(giver)
     loop(taker, 17)
     given = giver.state.learned.read()

@@ -13,6 +13,7 @@ from rich.console import Console
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.own_network import OwnNetwork
+from targetnet.agents.dqn.population import Population
 from targetnet.agents.run.train import train
 from targetnet.rl_core import dense
 from targetnet.rl_core.errors import ConfigError, ShapeError
@@ -356,6 +357,21 @@ def test_what_xla_cannot_compile_learns_by_plain_operations_and_says_so(own, lab
     assert asked.learner.not_compiled == "XLA has no MaxPoolWithArgmax"
     assert plain.learner.not_compiled is None
     assert asked.learner.target_age == plain.learner.target_age == 3 * updates
+
+
+@pytest.mark.slow
+def test_what_xla_cannot_compile_is_known_to_every_member(own, lab):
+    """Also if a trial of updates in one call found it, before any member had learned."""
+    own("pooled").close()
+    configs = [
+        lab.config(network="mine:pooled", xla=True, updates_per_learn=1, seed=n) for n in (0, 1)
+    ]
+    population = Population(configs, (2,), np.float32, 3)
+    for member in population.members:
+        lab.fill(member)
+        member.learn(1)
+        assert member.learner.not_compiled == "XLA has no MaxPoolWithArgmax"
+    population.close()
 
 
 @pytest.mark.thorough

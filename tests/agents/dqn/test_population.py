@@ -14,7 +14,7 @@ from targetnet.agents.loops.compiled import compiled_loop
 from targetnet.agents.loops.plain import LoopState
 from targetnet.agents.population.scheduler import CooperativeScheduler
 from targetnet.rl_core.errors import ConfigError, Diverged, MemoryLimitError
-from targetnet.rl_core.graph.variable_overrides import standing_in
+from targetnet.rl_core.graph.variable_overrides import current_overrides
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam
 from targetnet.rl_core.schedules import Linear
 from tests.agents.dqn.several import (
@@ -196,10 +196,10 @@ def test_members_with_a_memory_have_sequences_of_one_length(n_step):
     require_one_form({"m00": longer, "m01": other.model_copy(update={"n_step": 3})})
 
 
-def jointly(**more):
+def batcher(**more):
     """Configs of agents that could make their updates together."""
-    joint = {"xla": True, "num_envs": 1, "updates_per_learn": 1, "learn_period": 1}
-    return configs("scalar", **joint | more)
+    batched = {"xla": True, "num_envs": 1, "updates_per_learn": 1, "learn_period": 1}
+    return configs("scalar", **batched | more)
 
 
 def loop(agent, steps=50):
@@ -220,7 +220,7 @@ def loop(agent, steps=50):
 def in_turns(members, do):
     """All members' results, each of which goes on until it asks for what is made together."""
     turns = CooperativeScheduler()
-    members[0].joint.batcher = turns
+    members[0].batched.batcher = turns
     return turns.all([functools.partial(do, member) for member in members])
 
 
@@ -242,12 +242,12 @@ def in_turns(members, do):
     ],
 )
 def test_updates_that_members_make_together_have_the_bits_of_those_made_alone(more):
-    several = jointly(**more)
+    several = batcher(**more)
     several.append(several[0].model_copy(update={"seed": 9, "learning_rate": 0.02}))
     all_of = population(several)
     updates = []
-    joint = all_of.members[0].joint
-    joint.calls.update = counted(joint.calls.update, updates)
+    batched = all_of.members[0].batched
+    batched.calls.update = counted(batched.calls.update, updates)
     seen = in_turns(all_of.members, loop)
     assert max(updates) == 3  # all of them in one call
     for config, member, of_member in zip(several, all_of.members, seen, strict=True):
@@ -271,26 +271,26 @@ def counted(call, counts):
 @pytest.mark.slow  # it compiles
 def test_where_joint_updates_would_round_otherwise_each_makes_its_own(monkeypatch):
     """The trial finds it; so it does with another learning rate in the joint ones."""
-    averaged = population(jointly(averaged_targets=2, hidden=(64, 64), batch_size=64))
-    assert [member.joint for member in averaged.members] == [None, None]
+    averaged = population(batcher(averaged_targets=2, hidden=(64, 64), batch_size=64))
+    assert [member.batched for member in averaged.members] == [None, None]
     averaged.close()
     apply = LoopAdam.apply
 
     def other(self, loss, moments, trained=None, *, learning_rate, max_grad_norm):
-        if standing_in() is not None:
+        if current_overrides() is not None:
             learning_rate *= np.float32(1.0000001)
         how = {"learning_rate": learning_rate, "max_grad_norm": max_grad_norm}
         return apply(self, loss, moments, trained, **how)
 
     monkeypatch.setattr(LoopAdam, "apply", other)
-    all_of = population(jointly())
-    assert all_of.members[0].joint is None
+    all_of = population(batcher())
+    assert all_of.members[0].batched is None
     all_of.close()
 
 
 @pytest.mark.slow  # it compiles
 def test_a_joint_update_that_is_not_finite_is_refused_to_the_one_it_is_of():
-    one, other = jointly()
+    one, other = batcher()
     all_of = population([one, other.model_copy(update={"learning_rate": 1e30})])
     good, bad = all_of.members
 
@@ -304,7 +304,7 @@ def test_a_joint_update_that_is_not_finite_is_refused_to_the_one_it_is_of():
         return member.updates
 
     turns = CooperativeScheduler()
-    good.joint.batcher = turns
+    good.batched.batcher = turns
     assert turns.all([lambda: go(good), lambda: fails(bad)]) == [2, 0]
     alone = made(one)
     loop(alone, 12)
@@ -315,9 +315,9 @@ def test_a_joint_update_that_is_not_finite_is_refused_to_the_one_it_is_of():
 
 @pytest.mark.slow  # it compiles
 def test_a_population_begins_whose_first_member_diverges_on_random_data():
-    one, other = jointly()
+    one, other = batcher()
     all_of = population([one.model_copy(update={"learning_rate": 1e30}), other])
-    assert all_of.members[0].joint is None
+    assert all_of.members[0].batched is None
     with pytest.raises(Diverged):
         loop(all_of.members[0], 12)
     loop(all_of.members[1], 12)
@@ -333,22 +333,22 @@ def test_a_population_begins_whose_first_member_diverges_on_random_data():
     ],
 )  # fmt: skip
 def test_agents_of_other_forms_have_no_joint_calls(more):
-    all_of = population(jointly(**more))
-    assert [member.joint for member in all_of.members] == [None, None]
+    all_of = population(batcher(**more))
+    assert [member.batched for member in all_of.members] == [None, None]
     all_of.close()
 
 
 @pytest.mark.slow  # it compiles
 def test_no_other_values_of_members_compile_the_joint_call_anew():
     """XLA takes what slices an array by brackets for constants: one compilation for each value."""
-    all_of = population(jointly())
-    joint = all_of.members[0].joint
+    all_of = population(batcher())
+    batched = all_of.members[0].batched
     for member in all_of.members:
         loop(member, 12)
     slow = []
     for members, count in ([[0, 1], 1], [[1, 0], 1], [[1, 0], 2], [[0, 1], 2]):
         began = time.process_time()
-        joint.calls.update(np.array(members), np.int32(count), *joint._feeds)
+        batched.calls.update(np.array(members), np.int32(count), *batched._feeds)
         slow.append(time.process_time() - began)
     # A compilation takes seconds of work, a call less than a millisecond.
     assert max(slow) < 0.5

@@ -44,9 +44,9 @@ def members_head(streams, members):
 
 def members_q_learning(terms, choice):
     a_tm1, r_t, discount_t = terms.transition
-    bootstrap = at_best(terms.then.z, choice)  # [B, N]
+    bootstrap = at_best(terms.target_t.z, choice)  # [B, N]
     target = tf.stop_gradient(r_t[:, None] + discount_t[:, None] * bootstrap)
-    td_error = target - at_action(terms.now.z, a_tm1)
+    td_error = target - at_action(terms.online_tm1.z, a_tm1)
     loss, *rest = (tf.reduce_mean(x, axis=1) for x in (squared(td_error), target, td_error))
     return TdLoss(loss, *rest)
 
@@ -65,8 +65,8 @@ def blend_of_members(target, online, *weights):
 
 MEMBERS = HeadKind(
     build=lambda config, streams: members_head(streams, 3),
-    hard=members_q_learning,
-    soft=None,
+    q_loss=members_q_learning,
+    munchausen_loss=None,
     priority=lambda td: tf.abs(td.td_error),
     average=mean_of_members,
     blend=blend_of_members,

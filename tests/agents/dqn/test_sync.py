@@ -294,15 +294,15 @@ def test_what_python_knows_of_the_age_is_what_the_graph_knows(lab, updates_per_l
         if rng.random() < 0.1:
             others[rng.integers(len(others))]()
         agent.learn(int(rng.integers(1, 9)))
-        assert agent.learner.clock.now == agent.inspect().target_age
-        copies += agent.learner.clock.now == 0
+        assert agent.learner.clock.age_in_python == agent.inspect().target_age
+        copies += agent.learner.clock.age_in_python == 0
     assert copies > 20
 
 
 @pytest.mark.parametrize("updates_per_learn", [1, 4], ids=["single", "fused"])
 def test_each_copy_is_noted_with_its_env_step_and_the_age_that_was_reached(lab, updates_per_learn):
     agent = lab.used(updates_per_learn=updates_per_learn)
-    live, copies = agent.hyperparameters, agent.learner.clock.copies
+    live, copies = agent.hyperparameters, agent.learner.clock.syncs
     copies.clear()
 
     def learn(env_step, updates):
@@ -335,4 +335,4 @@ def test_an_update_that_is_not_made_copies_nothing(lab):
     lab.put(agent, "online", {"head/q/b": [0.0, 0.0, 0.0]})
     agent.hyperparameters["sync_period"] = 100
     agent.learn()
-    assert not agent.learner.clock.copies
+    assert not agent.learner.clock.syncs

@@ -281,7 +281,7 @@ def test_python_knows_the_targets_age_after_each_chunk_and_in_which_it_was_copie
     agent, envs = made(env_steps=2_000, sync_period=40)
     copied, updates = [], 0
     for number, tick in enumerate(compiled_loop(agent, envs)):
-        assert agent.learner.clock.now == agent.inspect().target_age
+        assert agent.learner.clock.age_in_python == agent.inspect().target_age
         if agent.updates // 40 > updates // 40 and number < 5:
             copied.append((tick.env_step, 40))
         updates = agent.updates
@@ -293,7 +293,7 @@ def test_python_knows_the_targets_age_after_each_chunk_and_in_which_it_was_copie
         if number == 10:
             break
     assert len(copied) > 3
-    assert [copy for copy in agent.learner.clock.copies if copy.age in (1, 40)] == copied
+    assert [copy for copy in agent.learner.clock.syncs if copy.age in (1, 40)] == copied
 
 
 @pytest.mark.thorough

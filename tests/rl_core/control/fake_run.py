@@ -11,7 +11,7 @@ from pathlib import Path
 
 from targetnet.rl_core.control.changes import Refused
 from targetnet.rl_core.control.files import ControlFiles
-from targetnet.rl_core.control.recorder import Position
+from targetnet.rl_core.control.log_writer import Position
 from targetnet.rl_core.control.steering import Steering
 from targetnet.rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
 from targetnet.rl_core.schedules import Linear

@@ -15,7 +15,7 @@ from targetnet.rl_core.control import steering as steering_module
 from targetnet.rl_core.control.commands import do_command, set_command
 from targetnet.rl_core.control.files import ControlFiles, submit
 from targetnet.rl_core.control.log import entries_to_do, read_log
-from targetnet.rl_core.control.recorder import Position
+from targetnet.rl_core.control.log_writer import Position
 from targetnet.rl_core.control.steering import Steering
 from targetnet.rl_core.control.timetable import RESUMED_ACTIONS, is_repeated
 from tests.rl_core.control.fake_run import FakeRun

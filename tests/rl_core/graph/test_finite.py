@@ -10,13 +10,13 @@ from targetnet.rl_core.graph.finite import (
     NotFinite,
     all_finite,
     checked,
-    signs_of,
+    numerics_of,
 )
 from targetnet.rl_core.graph.sync import copy_vars
 from targetnet.rl_core.optimizers.adam import Adam
 from targetnet.rl_core.optimizers.calls import FusedCalls, PhaseCalls
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
-from tests.rl_core.known_age import KnownAge
+from tests.rl_core.fed_age import KnownAge
 
 NONE, TORSO = frozenset(), frozenset({"torso"})
 HUGE = np.finfo(np.float32).max
@@ -46,14 +46,14 @@ class Model:
                 counted = self.updates.assign_add(1, read_value=False)
                 end = tf.group(counted, self.copies.assign(0, read_value=False))
                 end_without_sync = tf.group(
-                    counted, self.copies.assign(self.age.known_age, read_value=False)
+                    counted, self.copies.assign(self.age.fed_age, read_value=False)
                 )
             self.moments = LoopMoments(engine, ops)
             adam = LoopAdam(self.moments, ops.names)
 
             def update(moments):
                 loss_now = loss()
-                signs, made, moments, applied = adam.apply(
+                numerics, made, moments, applied = adam.apply(
                     loss_now, moments, learning_rate=self.rate, max_grad_norm=None
                 )
                 with tf.control_dependencies([applied]):
@@ -61,11 +61,11 @@ class Model:
                         self.updates.assign_add(tf.cast(made, tf.int32), read_value=False),
                         self.tried.assign_add(1, read_value=False),
                     )
-                return (signs,), moments, end, made
+                return (numerics,), moments, end, made
 
             count = tf.placeholder(tf.int32, [])
-            (signs,) = fused_updates(update, count, [ops.signs], adam, compiled=False)
-            loops = {NONE: FusedCalls((signs,), checked(signs).op, count)}
+            (numerics,) = fused_updates(update, count, [ops.numerics], adam, compiled=False)
+            loops = {NONE: FusedCalls((numerics,), checked(numerics).op, count)}
             self.calls = PhaseCalls(
                 engine, ops, self.moments, end, end_without_sync, (now,), loops, 2,
                 [self.x, self.rate], self.age,
@@ -74,7 +74,7 @@ class Model:
             self.slots = [s.read_value() for name in ops.names for s in ops.state(name)]
         self.engine = engine
         engine.start()
-        self.age.now = 0
+        self.age.age_in_python = 0
 
     def run(self, updates, x, rate=0.5, exempt=NONE):
         self.calls.run(exempt, updates, [np.float32(x), np.float32(rate)], False, 9)
@@ -98,11 +98,11 @@ def test_nothing_of_an_update_that_is_not_finite_is_kept(executor):
             (1e30, 0.5, [False, True, False]),  # the square of the gradient overflows
             (1.0, 1.1 * LARGEST_RATE, [False, False, True]),
         ):
-            model.age.now = 1
+            model.age.age_in_python = 1
             with pytest.raises(NotFinite) as caught:
                 model.run(updates, x, rate)
-            assert (~np.isfinite(caught.value.signs)).tolist() == bad
-            assert model.state() == before and model.age.now is None
+            assert (~np.isfinite(caught.value.numerics)).tolist() == bad
+            assert model.state() == before and model.age.age_in_python is None
     model.engine.close()
 
 
@@ -144,20 +144,20 @@ def test_a_soft_copy_is_made_only_if_it_is_to_be(engine):
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_signs_are_finite_only_together(evaluate, at):
     good = np.float32([HUGE, 1e19, LARGEST_RATE])
-    assert evaluate(all_finite(signs_of(*good)))
+    assert evaluate(all_finite(numerics_of(*good)))
     bad = good.copy()
     bad[at] = np.inf if at else np.nan
-    assert not evaluate(all_finite(signs_of(*bad)))
+    assert not evaluate(all_finite(numerics_of(*bad)))
 
 
 def test_the_largest_step_of_adam_carries_no_weight_out_of_float32():
     """What the module says, in float32 with numbers flushed as processors may do it."""
     lr, eps = np.float32(LARGEST_RATE), np.float32(1e-30)  # the least `adam_epsilon`
     for size in np.float32(10.0) ** np.arange(-37, 20):
-        for signs in ([1] * 30, [1] + [0] * 30, [1e-3] * 30 + [1]):
+        for numerics in ([1] * 30, [1] + [0] * 30, [1e-3] * 30 + [1]):
             m = v = p1 = p2 = np.float32(0)
             p1, p2 = np.float32(0.9), np.float32(0.999)
-            for sign in signs:
+            for sign in numerics:
                 g = np.float32(sign) * size
                 square = g * g
                 if not np.isfinite(square):

@@ -54,12 +54,12 @@ class Regression:
         def update(moments):
             with tf.variable_scope("model", reuse=True):
                 loss, error = self.build()
-            signs, made, moments, applied = adam.apply(
+            numerics, made, moments, applied = adam.apply(
                 loss, moments, self.trained, learning_rate=self.rate, max_grad_norm=self.limit
             )
             with tf.control_dependencies([applied]):
                 counted = self.updates.assign_add(tf.cast(made, tf.int32), read_value=False)
-            return (loss, signs[1], error), moments, counted, made
+            return (loss, numerics[1], error), moments, counted, made
 
         return fused_updates(update, self.count, self.stats, adam, compiled=compiled)
 

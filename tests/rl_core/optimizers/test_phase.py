@@ -10,7 +10,7 @@ from targetnet.rl_core import ApplyOps, PhaseCalls, blocks_of, fused_updates
 from targetnet.rl_core.optimizers.adam import Adam
 from targetnet.rl_core.optimizers.calls import FusedCalls
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
-from tests.rl_core.known_age import KnownAge
+from tests.rl_core.fed_age import KnownAge
 
 close_to = functools.partial(pytest.approx, rel=1e-5)
 NONE, HEAD = frozenset(), frozenset({"head"})
@@ -41,7 +41,7 @@ class Steps:
                 counted = self.counts[0].assign_add(1, read_value=False)
                 end = tf.group(counted, self.asked.assign_add(1, read_value=False))
                 end_without_sync = tf.group(
-                    counted, kept.assign(self.age.known_age, read_value=False)
+                    counted, kept.assign(self.age.fed_age, read_value=False)
                 )
             stats = (loss, ops.grad_norm)
             count = tf.placeholder(tf.int32, []) if loop else None
@@ -58,12 +58,12 @@ class Steps:
 
         def update(moments):
             loss = tf.add_n([v.read_value() for v in self.variables])
-            signs, made, moments, applied = adam.apply(
+            numerics, made, moments, applied = adam.apply(
                 loss, moments, learning_rate=self.rate, max_grad_norm=None
             )
             with tf.control_dependencies([applied]):
                 counted = self.counts[1].assign_add(1, read_value=False)
-            return (loss, signs[1]), moments, counted, made
+            return (loss, numerics[1]), moments, counted, made
 
         last = fused_updates(update, count, like, adam, compiled=False)
         return FusedCalls(last, last[0].op, count)
@@ -125,16 +125,16 @@ def test_calls_that_make_one_update_are_made_as_often(engine):
 @pytest.mark.parametrize("loop", [True, False])
 def test_a_copy_is_passed_by_in_calls_of_one_as_in_loops(engine, loop):
     steps = Steps(engine, [NONE], loop=loop, min_updates=1)
-    steps.age.now = 0
+    steps.age.age_in_python = 0
     steps.run(NONE, 8)  # of ages 1, 2, 0, 1, 2, 0, 1, 2
-    assert steps.age.now == 2
+    assert steps.age.age_in_python == 2
 
 
 def test_the_graph_decides_about_a_copy_only_where_one_is_due_or_nobody_knows(engine):
     steps = Steps(engine, [])
     steps.run(NONE, 4)
     assert steps.engine.run(steps.asked) == 4
-    steps.age.now = 0
+    steps.age.age_in_python = 0
     steps.run(NONE, 7)  # of ages 1, 2, 0, 1, 2, 0, 1
     assert steps.engine.run(steps.asked) == 4 + 2
     steps.run(NONE, 1, period=1)

@@ -7,7 +7,7 @@ import pytest
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.sync_keys import SyncKeys
-from targetnet.agents.dqn.copy_rule import RuleCounts, RuleNumbers, RuleState, next_copy
+from targetnet.agents.dqn.sync_rule import RuleCounts, RuleNumbers, RuleState, next_sync
 from targetnet.rl_core.errors import ConfigError, RlCoreError
 from targetnet.rl_core.schedules import Linear
 from tests.agents.dqn.several import become
@@ -82,7 +82,7 @@ def test_the_target_is_copied_when_a_twin_in_python_says_so(lab, rule):
         target = now
         copied.append(due)
     reading = agent.learner.watch.read()
-    assert reading.counts.copies == sum(copied) > 2
+    assert reading.counts.syncs == sum(copied) > 2
     assert reading.counts.update == 40 - copied[::-1].index(True)
     assert reading.distance == pytest.approx(relative_distance(online, target), rel=1e-4)
     # Each rule makes copies that the age sync_period alone would not.
@@ -207,14 +207,14 @@ NUMBERS, COUNTS = RuleNumbers(0.5, 2.0, 750.4), RuleCounts(500, 3, 1_700, 550)
 def test_what_will_copy_next_is_said_in_words():
     live = {"sync_period": 500, "min_target_age": 1}
     reading = RuleState(20, NUMBERS, COUNTS, 0.01234)
-    assert next_copy(live, reading) == "at age 500"
-    assert next_copy(live | {"sync_growth": 0.1}, reading) == "at age 750"
-    assert next_copy(live | {"sync_growth": 0.1, "max_target_age": 600}, reading) == "at age 600"
-    assert next_copy(live | {"sync_growth": 0.1, "sync_period": 9}, reading) == "at age 9"
-    assert next_copy(live | {"sync_fit": 0.2}, reading) == (
+    assert next_sync(live, reading) == "at age 500"
+    assert next_sync(live | {"sync_growth": 0.1}, reading) == "at age 750"
+    assert next_sync(live | {"sync_growth": 0.1, "max_target_age": 600}, reading) == "at age 600"
+    assert next_sync(live | {"sync_growth": 0.1, "sync_period": 9}, reading) == "at age 9"
+    assert next_sync(live | {"sync_fit": 0.2}, reading) == (
         "at age 500, or when the squared TD error is below 0.2 times its first (now 0.25)"
     )
-    assert next_copy(live | {"sync_distance": 0.05, "min_target_age": 90}, reading) == (
+    assert next_sync(live | {"sync_distance": 0.05, "min_target_age": 90}, reading) == (
         "at age 500, before that from age 90 on, or when the distance is 0.05 (now 0.0123)"
     )
 

@@ -1,4 +1,4 @@
-"""Copies of the target that follow the run: a period that grows, and copies by what was learned."""
+"""Syncs that follow the run: a period that grows, and syncs by what was learned."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RuleCounts(NamedTuple):
     """Int64 scalars that a rule keeps."""
 
     grown_from: Any  # sync_period from which it has grown
-    copies: Any  # made by an update
+    syncs: Any  # made by an update
     update: Any  # that made the last one
     age: Any  # of the target then
 
@@ -40,30 +40,30 @@ class RuleCounts(NamedTuple):
 class SyncDecision(NamedTuple):
     """A rule's word on one update."""
 
-    due: tf.Tensor  # [] bool: the target is to be copied
-    numbers: RuleNumbers  # after it, but for a copy
+    due: tf.Tensor  # [] bool: the target is to be synced
+    numbers: RuleNumbers  # after it, but for a sync
     counts: RuleCounts
 
 
 class RuleState(NamedTuple):
     """All that a rule keeps and measures, as Python reads it."""
 
-    age: int  # updates since the target was copied
+    age: int  # updates since the last sync
     numbers: RuleNumbers
     counts: RuleCounts
     distance: float  # norm of online - target over the target's
 
 
-class CopyCursor(NamedTuple):
-    """A look for copies: env steps, updates and copies until then."""
+class SyncCursor(NamedTuple):
+    """A look for syncs: env steps, updates and syncs until then."""
 
     env_step: int
     updates: int
-    copies: int
+    syncs: int
 
 
-class CopyWatch(MemberPart):
-    """Reads what a rule keeps, and finds the copies that it had made.
+class SyncWatch(MemberPart):
+    """Reads what a rule keeps, and finds the syncs that it had made.
 
     Args:
       engine: of the agent, while the graph is being built.
@@ -71,7 +71,7 @@ class CopyWatch(MemberPart):
       age: the target's, a variable.
     """
 
-    def __init__(self, engine: Engine, rule: CopyRule, age: tf.Variable) -> None:
+    def __init__(self, engine: Engine, rule: SyncRule, age: tf.Variable) -> None:
         kept = [of.read_value() for of in (age, rule.numbers, rule.counts)]
         self._call = engine.callable([*kept, rule.distance])
 
@@ -81,39 +81,39 @@ class CopyWatch(MemberPart):
         return RuleState(age, RuleNumbers(*numbers), RuleCounts(*counts), distance)
 
     def look(
-        self, env_step: int, updates: int, before: CopyCursor | None
-    ) -> tuple[CopyCursor, tuple[int, int] | None]:
-        """Looks for the last copy since the look before; returns its env step and age, or None.
+        self, env_step: int, updates: int, before: SyncCursor | None
+    ) -> tuple[SyncCursor, tuple[int, int] | None]:
+        """Looks for the last sync since the look before; returns its env step and age, or None.
 
-        The graph knows the update of the copy; its env step is as if the updates in between had
+        The graph knows the update of the sync; its env step is as if the updates in between had
         been made at equal distances.
 
         Args:
           env_step, updates: so many were made.
-          before: None finds no copy.
+          before: None finds no sync.
         """
         counts, found = self.read().counts, None
-        if before and counts.copies > before.copies and updates > before.updates:
+        if before and counts.syncs > before.syncs and updates > before.updates:
             share = (counts.update - before.updates) / (updates - before.updates)
             found = before.env_step + round(share * (env_step - before.env_step)), counts.age
-        return CopyCursor(env_step, updates, counts.copies), found
+        return SyncCursor(env_step, updates, counts.syncs), found
 
 
-class CopyRule:
-    """Says when the target is copied, where more than `sync_period` says so.
+class SyncRule:
+    """Says when the target is synced, where more than `sync_period` says so.
 
-    The target is copied at an age: `sync_period`, which grows by the share `sync_growth` at each
-    copy. It is copied before, at `min_target_age` or later, as soon as
+    The target is synced at an age: `sync_period`, which grows by the share `sync_growth` at each
+    sync. It is synced before, at `min_target_age` or later, as soon as
 
-    - the mean squared TD error is below `sync_fit` times what it was after the last copy. It is a
-      plain mean over the first N = `sync_fit_updates` updates since the copy, and an exponential
-      mean of length N after that. What it was after the copy is the plain mean of all N.
+    - the mean squared TD error is below `sync_fit` times what it was after the last sync. It is a
+      plain mean over the first N = `sync_fit_updates` updates since the sync, and an exponential
+      mean of length N after that. What it was after the sync is the plain mean of all N.
     - or the norm of online - target is at least `sync_distance` times the target's.
 
     Each is off at 0. What needs a value that the config does not hold is not built.
 
     The growth is after Weissmann et al. (2026), https://arxiv.org/abs/2602.03911, in whose tabular
-    setting the period grows by a share of discount ** (-2 / 3) - 1 at each copy. The other two are
+    setting the period grows by a share of discount ** (-2 / 3) - 1 at each sync. The other two are
     rules of this project.
 
     Args:
@@ -137,8 +137,8 @@ class CopyRule:
             )
         self.distance = tf.sqrt(tf.divide(*self._squares()))
 
-    def ruling(self, age: tf.Tensor, update: tf.Tensor, td_error: tf.Tensor) -> SyncDecision:
-        """Builds the ruling on one update.
+    def decide(self, age: tf.Tensor, update: tf.Tensor, td_error: tf.Tensor) -> SyncDecision:
+        """Builds the decision on one update.
 
         Args:
           age: int64 scalar: the target's after it, >= 1.
@@ -159,22 +159,24 @@ class CopyRule:
             due = tf.logical_or(due, tf.logical_and(old_enough, tf.reduce_any(triggers)))
         return SyncDecision(due, numbers, counts._replace(update=update, age=age))
 
-    def kept(self, ruling: SyncDecision, copied: tf.Tensor, made: tf.Tensor | None) -> tf.Operation:
-        """Keeps a ruling.
+    def store(
+        self, decision: SyncDecision, synced: tf.Tensor, made: tf.Tensor | None
+    ) -> tf.Operation:
+        """Builds the op that stores a decision.
 
         Args:
-          copied: bool scalar: whether the target was.
-          made: bool scalar: whether the update was; None: it is never otherwise.
+          synced: bool scalar: whether the target was.
+          made: as for `TargetClock.advance`.
         """
-        numbers, counts, before = ruling.numbers, ruling.counts, self.counts.read_value()
+        numbers, counts, before = decision.numbers, decision.counts, self.counts.read_value()
         if self._config.is_built_with("sync_growth"):
             grown = tf.minimum(numbers.period * (1.0 + self._live["sync_growth"]), _LONGEST)
-            numbers = numbers._replace(period=tf.where_v2(copied, grown, numbers.period))
+            numbers = numbers._replace(period=tf.where_v2(synced, grown, numbers.period))
         _, *last = tf.unstack(before)
         after = RuleCounts(counts.grown_from, last[0] + 1, counts.update, counts.age)
         counts = RuleCounts(
             counts.grown_from,
-            *(tf.where_v2(copied, new, old) for new, old in zip(after[1:], last, strict=True)),
+            *(tf.where_v2(synced, new, old) for new, old in zip(after[1:], last, strict=True)),
         )
         return tf.group(
             self.numbers.assign(
@@ -225,15 +227,15 @@ class CopyRule:
         return apart, sum_of_squares([to for _, to in values])
 
 
-def copy_rule(config: DqnConfig, live: LiveFeeds, networks: Networks) -> CopyRule | None:
-    """Returns the rule of a config; None if the target is copied at the age `sync_period` alone."""
+def sync_rule(config: DqnConfig, live: LiveFeeds, networks: Networks) -> SyncRule | None:
+    """Returns the rule of a config; None if the target is synced at the age `sync_period` alone."""
     if not any(map(config.is_built_with, SyncKeys.switches("sync"))):
         return None
-    return CopyRule(config, live, networks)
+    return SyncRule(config, live, networks)
 
 
-def next_copy(live: Mapping[str, Any], reading: RuleState) -> str:
-    """Says when the target will be copied, such as "at age 500, or when the TD error has ..."."""
+def next_sync(live: Mapping[str, Any], reading: RuleState) -> str:
+    """Says when the target will be synced, such as "at age 500, or when the TD error has ..."."""
     numbers, growth = reading.numbers, live.get("sync_growth", 0.0)
     period = live["sync_period"]
     if growth and reading.counts.grown_from == period:

@@ -89,7 +89,7 @@ class LogWriter:
         name = command_file.path.name.encode(errors="replace").decode()[:100]
         return self.entry(command_file.id, "unreadable", name, "?", reason=command_file.problem)
 
-    def wait(self, entry: Entry) -> None:
+    def queue(self, entry: Entry) -> None:
         """Takes in an entry, to be written later."""
         self._unwritten.append(entry)
 
