@@ -48,7 +48,8 @@ def _most_changed_first(knobs: Iterable[Knob]) -> list[Knob]:
 
 def live_knobs(config: DqnConfig) -> list[Knob]:
     """Returns the live fields that have an effect under this config, then the user's own."""
-    fields = [knob for knob in DqnConfig.knobs() if knob.name not in config.without_effect()]
+    without_effect = config.without_effect()
+    fields = [knob for knob in DqnConfig.knobs() if knob.name not in without_effect]
     if config.is_recurrent:
         most = config.longest_step
         fields = [replace(k, at_most=most) if k.name == "n_step" else k for k in fields]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, time
 from typing import Annotated, Any, NamedTuple, Self
@@ -179,7 +180,8 @@ class Settings(Model):
         return copy
 
     @classmethod
-    def facts(cls) -> dict[str, KeyFacts]:
+    @functools.cache
+    def facts(cls) -> Mapping[str, KeyFacts]:
         """Returns the facts of each key, in the order of the model's fields."""
         declared = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
         return {name: of["facts"] for name, of in declared.items() if of}  # type: ignore[misc, index]

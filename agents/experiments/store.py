@@ -216,6 +216,8 @@ class ResultStore:
         Raises:
           RunDirError: the file cannot be written.
         """
+        if not runs:
+            return
         lines, agents = [], dict(self._agents)
         for run in runs:
             of_agent = run.model_dump(include=_OF_AGENT)

@@ -18,6 +18,7 @@ from targetnet.agents.loops.compiled import compiled_loop
 from targetnet.agents.loops.evaluation import evaluate
 from targetnet.envs.in_graph import table
 from targetnet.envs.in_graph.interface import EnvStep, InGraphEnv
+from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.losses import TdLoss, blend, squared
 from targetnet.rl_core.losses.td import at_action, at_best
 from targetnet.rl_core.networks import Values
@@ -206,3 +207,9 @@ def test_an_env_in_the_graph_is_a_line_in_the_table_of_rules(lab, monkeypatch):
     # As an ordinary env, on the same rules: always to the right, where the reward is.
     lab.put(agent, "online", {"head/q/w": np.zeros((8, 2)), "head/q/b": [0.0, 1.0]})
     assert evaluate(agent, config, episodes=3) == [1.0] * 3
+
+
+def test_munchausen_is_refused_with_a_head_that_has_no_loss_of_it(lab, monkeypatch):
+    monkeypatch.setitem(HEADS, "members", MEMBERS)
+    with pytest.raises(ConfigError, match="head = 'members' has no loss of munchausen"):
+        agent_with(lab, {"head": "members"}, munchausen=True)

@@ -100,6 +100,11 @@ def test_a_peers_seed_is_read_in_the_same_way(tmp_path, peer_result):
         read_row(path, "sb3")
 
 
+def test_where_nothing_is_added_no_file_is_made(tmp_path):
+    ResultStore(tmp_path / "some.jsonl").add()
+    assert not [*tmp_path.iterdir()]
+
+
 def test_settings_stand_once_until_they_change(path, run):
     store = ResultStore(path)
     more = [CONFIG.model_copy(update={"seed": seed}) for seed in (1, 2)]

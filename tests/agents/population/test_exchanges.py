@@ -1,10 +1,12 @@
 """Population-based training: members copy one another, and it can be resumed and repeated."""
 
 import json
+import math
 import os
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -16,7 +18,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.population import Population
 from targetnet.agents.population.exchanges import PopulationExchanges
 from targetnet.agents.population.repeat import repeat_population
-from targetnet.agents.population.scheduler import ExchangeBarrier
+from targetnet.agents.population.scheduler import ExchangeBarrier, MemberExchanges
 from targetnet.agents.population.train import resume_population, train_population
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
@@ -29,6 +31,7 @@ from targetnet.rl_core.control.files import ControlFiles, submit
 from targetnet.rl_core.control.log import read_log
 from targetnet.rl_core.control.population import ExchangeRecord
 from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.control.steering import Due
 from targetnet.rl_core.errors import RunDirError
 from targetnet.rl_core.seal import sealed_line
 
@@ -517,3 +520,16 @@ def test_what_was_copied_is_shown(trained, capsys):
     (file,) = RunDir.open(run / name).event_files()
     marks = [row.values.get("population/copied") for row in read_scalars(file)]
     assert float(copied.member[1:]) in marks
+
+
+def test_a_member_makes_one_exchange_at_a_time_step_however_many_are_due():
+    """A phase or chunk may be longer than several periods."""
+    control = SimpleNamespace(position=(8, 64, 0))
+    of_all = SimpleNamespace(
+        barrier=ExchangeBarrier(None, ["m00"]), due=lambda name: Due(math.inf, 16, math.inf)
+    )
+    side = MemberExchanges(of_all, "m00", False)
+    side.begin(SimpleNamespace(control=control))
+    assert side.arrive() and not side.arrive()
+    control.position = (9, 72, 0)
+    assert side.arrive()

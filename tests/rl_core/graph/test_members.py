@@ -83,3 +83,9 @@ def test_what_is_put_stands_in_a_parts_place(first, rebind):
     rebind.put(first.learner.clock, "another clock")
     own = rebind(first)
     assert own.clock == own.learner.clock == "another clock"
+
+
+def test_a_list_of_parts_is_refused_since_all_members_would_share_them(first, rebind):
+    first.plain = [first.clock]
+    with pytest.raises(AssertionError):
+        rebind(first)
