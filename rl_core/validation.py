@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, quoted
 
 _A_TABLE = re.compile(r"a dictionary or instance of \w+")
+_A_LIST = re.compile(r"a (tuple|list)\b")
 _MAX_CHARACTERS = 400  # characters of an error's reason, which may quote a value of 200
 # Parts of an error's place that no user has written: they name the members of a union.
 _UNION_TAGS = {"int", "float", "finite-float", "constrained-float"}
@@ -34,6 +35,7 @@ def first_error(error: ValidationError) -> str:
     # "Input should be a ..."; "Tuple should have at least 1 item after validation, not 0".
     wanted = message.partition(" should ")[2].partition(" after validation")[0] or f"be {message}"
     wanted = wanted.replace("a valid integer", "a whole number").replace("a valid ", "a ")
+    wanted = _A_LIST.sub("a list in brackets", wanted)
     wanted = _A_TABLE.sub("a table", wanted)
     return f"{where} should {wanted}, got {quoted(found['input'])}"
 

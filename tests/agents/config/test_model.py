@@ -24,7 +24,7 @@ def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
     [
         ({"sync_perod": 5}, "DqnConfig: unknown key 'sync_perod'; did you mean 'sync_period'?"),
         ({"seed": "a"}, "DqnConfig: seed should be a whole number, got 'a'"),
-        ({"hidden": 5}, "DqnConfig: hidden should be a tuple, got 5"),
+        ({"hidden": 5}, "DqnConfig: hidden should be a list in brackets, got 5"),
         ({"hidden": (8, 0)}, "DqnConfig: hidden.1 should be greater than or equal to 1, got 0"),
         ({"tau": 1.5}, "DqnConfig: tau must be a number in (0, 1], got 1.5"),
         (
