@@ -8,6 +8,20 @@ controllers/  functions that change values     policy/       uses of a run's wei
 data/         datasets of Minari               experiments/  results, compare, sweep
 cluster/      Ray: jobs on other machines      cli/          the `targetnet` command
 
+Where to look, by file and name:
+
+an action is chosen      dqn/acting.py: Actor.step; dqn/policy.py: Exploration.choose
+an update is made        dqn/learner.py: Learner.plan; dqn/update.py: Update._build, its ten steps
+the target is copied     dqn/target.py: TargetClock.advance says when,
+                         dqn/networks.py: CopyOps.sync what
+a head is added          dqn/heads.py: HEADS; its layers are in rl_core/networks/heads.py
+a command reaches a run  rl_core/control/client.py: RunClient.set writes a file. At a safe point
+                         rl_core/control/steering.py: Steering.poll reads it, and
+                         rl_core/control/changes.py: Changes.answer applies it
+a checkpoint is written  run/checkpoints.py: RunSaver.checkpoint. The agent's part of it is
+                         dqn/state.py: AgentState; what Python knows, saved/host.py: RunHost
+members stay exact       dqn/population.py: Population, the reasons and the check
+
 Public names are imported on first use, so that the command line does not import TensorFlow.
 """
 

@@ -168,6 +168,19 @@ def test_a_first_page_lists_its_files():
         assert gone == [], short(room)
 
 
+def test_the_names_by_which_to_look_are_there():
+    page = ast.get_docstring(ast.parse((ROOT / "agents/__init__.py").read_text())) or ""
+    found = re.findall(r"([\w/]+\.py): (\w+)(?:\.(\w+))?", page)
+    assert len(found) >= 10
+    for path, name, method in found:
+        file = next(of for of in (ROOT / "agents" / path, ROOT / path) if of.exists())
+        defined = {getattr(node, "name", ""): node for node in parsed(file).body}
+        names = {*defined} | {t.id for t in ast.walk(parsed(file)) if isinstance(t, ast.Name)}
+        assert name in names, (path, name)
+        inside = {getattr(node, "name", "") for node in getattr(defined.get(name), "body", ())}
+        assert not method or method in inside, (path, name, method)
+
+
 def test_what_a_first_page_names_is_imported():
     for room in ROOMS:
         text = "".join(p.read_text() for p in FILES if room_of(p) == room and p.stem != "__init__")
