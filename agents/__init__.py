@@ -11,15 +11,18 @@ cluster/      Ray: jobs on other machines      cli/          the `targetnet` com
 Where to look, by file and name:
 
 an action is chosen      dqn/acting.py: Actor.step; dqn/policy.py: Exploration.choose
-an update is made        dqn/learner.py: Learner.plan; dqn/update.py: Update._build, its ten steps
+an update is made        dqn/learner.py, whose first lines say which of four calls makes it;
+                         dqn/update.py: Update._build, its ten steps
 the target is copied     dqn/target.py: TargetClock.advance says when,
                          dqn/networks.py: CopyOps.sync what
 a head is added          dqn/heads.py: HEADS; its layers are in rl_core/networks/heads.py
-a command reaches a run  rl_core/control/client.py: RunClient.set writes a file. At a safe point
-                         rl_core/control/steering.py: Steering.poll reads it, and
-                         rl_core/control/changes.py: Changes.answer applies it
-a checkpoint is written  run/checkpoints.py: RunSaver.checkpoint. The agent's part of it is
-                         dqn/state.py: AgentState; what Python knows, saved/host.py: RunHost
+a command reaches a run  cli/steer_commands.py: Set; rl_core/control/client.py: begin_all writes a
+                         file. Between two ticks run/loop_runner.py: LoopRunner has it read by
+                         rl_core/control/steering.py: Steering.poll and carried out by
+                         rl_core/control/changes.py: Changes.carry_out. It acts from the next phase
+                         on: dqn/learner.py: Learner.plan feeds dqn/live_feeds.py: LiveFeeds.values
+a checkpoint is written  run/checkpoints.py, whose first lines say what is in it; the agent's part
+                         is dqn/state.py: AgentState, what Python knows saved/host.py: RunHost
 members stay exact       dqn/population.py: Population, the reasons and the check
 
 Public names are imported on first use, so that the command line does not import TensorFlow.

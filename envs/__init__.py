@@ -22,6 +22,7 @@ recorder.py             keeps the steps of a single env in its own form
 stored_observations.py  stored rows turned back into what the env gave
 seeding.py              the seed of every episode, and of global random numbers
 minatar.py              reproducible envs of MinAtar's five games
+in_graph/               envs whose rules are operations of the graph
 """
 
 from __future__ import annotations

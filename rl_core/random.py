@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from targetnet.rl_core.graph.xla import compiled
+from targetnet.rl_core.graph.xla import building_for_xla
 from targetnet.rl_core.philox import NumpyStream, stream_key
 
 _PHILOX = 1  # tf.random.Algorithm.PHILOX
@@ -98,7 +98,7 @@ class Stream(NumpyStream):
         """Returns the key, [1] uint64, and the generator's 128-bit counter, [2] uint64."""
         # One draw uses up low words, so ours is the high one.
         place = tf.cast(counter * np.array([0, 1], np.int64), tf.uint64)
-        if not compiled() or isinstance(self._key, np.ndarray):
+        if not building_for_xla() or isinstance(self._key, np.ndarray):
             return self._key, place
         # XLA would derive the ten rounds' keys once before a loop, and hand them to every iteration
         # as twenty numbers, which takes longer than to derive them there. So the key has to look as

@@ -284,7 +284,7 @@ class Actor:
       live: epsilon and temperature are read there.
       own: the user's own live values.
       masks: whether the envs say which actions are legal.
-      joined: stores single time steps with those of other members; None: alone.
+      client: stores single time steps with those of other members; None: alone.
 
     Attributes:
       greedy: the greedy policy.
@@ -343,7 +343,7 @@ class Actor:
             return self._step_buffered(observation, reward, terminated, autoreset)
         self.flush()
         if self._client is not None:
-            return self._step_joined(observation, reward, terminated, autoreset, self._client)
+            return self._step_batched(observation, reward, terminated, autoreset, self._client)
         more = self._own.values() if legal is None else (*self._own.values(), legal)
         actions = self._calls.step(
             observation, reward, terminated, autoreset, *self._fed.values(), *more
@@ -408,7 +408,7 @@ class Actor:
             self.flush()
         return actions
 
-    def _step_joined(
+    def _step_batched(
         self,
         observation: np.ndarray,
         reward: np.ndarray,

@@ -1,9 +1,10 @@
 """Heads of a network: how each is built, and how its values are learned.
 
-To add one: a function that builds it (rl_core/networks/heads.py; a field of `Values` if its output
-is of a new kind), its TD loss (rl_core/losses), a `HeadKind` here, and the key `head` of
-config/network_keys.py. Checks that name heads are in config/combinations.py; memory_estimate.py
-counts their weights, and remote/numpy_policy.py computes some of them.
+To add one you need: a function that builds it (rl_core/networks/heads.py; a field of `Values` if
+its output is of a new kind), its TD loss (rl_core/losses), a `HeadKind` here, and the key `head`
+with its size and paper (config/network_keys.py, config/keys.py: PAPERS). Look at what names heads:
+config/combinations.py, `huber_delta` in config/learning_keys.py, and, if it embeds fractions,
+memory_estimate.py. Optional: remote/numpy_policy.py, and the lists of public names.
 """
 
 from __future__ import annotations

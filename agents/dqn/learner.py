@@ -1,4 +1,15 @@
-"""Learning phases of updates: the calls that make them, and the error of learning that diverged."""
+"""Learning phases of updates: the calls that make them, and the error of learning that diverged.
+
+An update is built by `update.Update` and made by one of four calls, with the same outcome:
+
+call     makes                  built by                       who decides on a sync, and how
+single   one update             Update.single, plain ops       Python if none is due; else tf.cond
+fused    n updates              Update.in_loop, mostly by XLA  the graph; a loop of 0 or 1 steps
+chunk    time steps, updates    compiled.InGraphLoop           the graph; the same
+batched  one of each member     update_batching                the graph; computed, then selected
+
+`PhaseCalls` (targetnet.rl_core.optimizers.calls) chooses among single, fused and batched.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +44,7 @@ from targetnet.rl_core.replay import ReplayMemory
 FRAMES = ("nature", "impala")
 
 
-def fused_calls(
+def fused_by_exempt_set(
     config: DqnConfig,
     update: Update,
     moments: LoopMoments,
@@ -128,17 +139,17 @@ class Learner(MemberPart):
         self.gradients = Gradients(engine, self.ops, *shown, networks, live, memory)
         self.moments = LoopMoments(engine, self.ops)
         self.freeze = freeze_schedule(config, self.ops)
-        fused, min_updates = fused_calls(
+        fused, min_updates = fused_by_exempt_set(
             config, self.update, self.moments, self.freeze, self.blocks, self.learned
         )
         stats = self.learned.stats()
         self._calls = PhaseCalls(
-            engine, self.ops, self.moments, single.end, single.end_without_sync,
+            engine, self.ops, self.moments, single.done, single.done_without_sync,
             stats, fused, min_updates, live.tensors, self.clock,
         )  # fmt: skip
         reset = self._reset() if config.on_sync else None
         self._copies = CopyCalls(engine, networks, self.clock, reset)
-        self.drawn = [single.end, stats.loss.op, *self._copies.drawn]
+        self.drawn = [single.done, stats.loss.op, *self._copies.drawn]
         self._count = engine.callable(self.update.count.read_value())
         self.watch = self.clock.watch(engine)
 
@@ -181,7 +192,8 @@ class Learner(MemberPart):
                 self.clock.keep_sync(env_step, made=False)
                 self.updates = int(self._count())
                 self.freeze.position = before
-                tuple(self._phases(hyperparameters, self.updates - first))
+                for _ in self._phases(hyperparameters, self.updates - first):
+                    pass  # moves the schedule's position on by what was made
                 raise self.diverged(error.numerics, fed) from None
             self.clock.keep_sync(env_step)
             return result

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.rl_core.graph.xla import compiled
+from targetnet.rl_core.graph.xla import building_for_xla
 from targetnet.rl_core.hyperparameters import LARGEST_FLOAT32, Hyperparameters, Knob
 
 # Live values whose 0 means no limit, and what is fed then, so that no operation asks for it. A norm
@@ -48,7 +48,7 @@ class LiveFeeds:
         self._limits = {n: limit for n, limit in _LIMITS.items() if n in self._places}
 
     def __getitem__(self, name: str) -> tf.Tensor:
-        if not compiled():
+        if not building_for_xla():
             return self._scalars[name]
         array, place = self._places[name]
         return self.tensors[array][place]

@@ -1,11 +1,13 @@
 """P agents of one form in one graph, each with its own seed and live values.
 
-Each has the bits of a run alone, for these reasons. (1) Its operations are those of one agent: a
-call first loads the member's variables into them (`MemberHandle`). (2) First weights and random
-numbers are functions of a seed, a name and a counter, and seeds are data in the graph. (3) Live
-values are feeds, and what Python keeps is each member's own (`MemberPart.per_member`). (4) Members
-take turns in one thread, between two calls. (5) Updates of several members in one call are another
-program, so they are made only if `_is_exact` finds the same bytes.
+Each has the bits of a run alone, for these reasons. (1) A call of one member is that of one agent:
+it first loads the member's variables (`MemberHandle`). (2) First weights and random numbers are
+functions of a seed, a name and a counter, and seeds are data in the graph; weights that
+initializers of TensorFlow's own draw are those of an agent that is built alone. (3) Live values are
+feeds, and what Python keeps is each member's own (`MemberPart.per_member`). (4) Members take turns
+in one thread, between two calls. (5) Three calls load nobody and work on rows of all members: the
+greedy policy, storing, and one update of each (`update_batching`). They are other programs, and are
+used only with one thread, layers of `rl_core`, and if `_is_exact` finds the same bytes.
 
     population = Population(configs, envs.observation_shape, envs.observation_dtype, 2)
     actions = population.members[3].step(observation, reward, terminated, autoreset)
@@ -27,8 +29,8 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.rl_core.errors import Diverged
 
-# To try whether batched updates are exact: time steps, which are random, and updates. The target is
-# copied several times, so that its older copies differ.
+# To try whether batched calls are exact: time steps of random rows, every other one acted on
+# greedily, and updates. The target is copied several times, so that its older copies differ.
 _TRIED_STEPS, _TRIED_UPDATES = 40, 10
 
 
@@ -84,21 +86,21 @@ class Population:
 
 
 def _is_exact(built: DqnAgent, config: DqnConfig) -> bool:
-    """Says whether batched updates have the bits of those that are made alone, by making some.
+    """Says whether batched calls have the bits of those made one at a time, by making some.
 
     XLA makes kernels of what it finds around an operation, and another kernel may round otherwise.
     So it depends on the config, on the user's own network and on the processor.
     """
     batched = built.batched
     assert batched is not None
-    alone = built.member(0, config, None)
+    unbatched = built.member(0, config, None)
     try:
-        _try(alone)
+        _try(unbatched)
         wanted = batched.read(0)
         _try(built.member(0, config, batched))
     except (Diverged, tf.errors.InvalidArgumentError):
         return False  # on random data, or XLA cannot compile it: the members will see
-    return alone.learner.not_compiled is None and all(map(_same_bits, batched.read(0), wanted))
+    return unbatched.learner.not_compiled is None and all(map(_same_bits, batched.read(0), wanted))
 
 
 def _try(member: DqnAgent) -> None:
@@ -108,7 +110,9 @@ def _try(member: DqnAgent) -> None:
     for t in range(_TRIED_STEPS):
         seen = rng.normal(size=shape) if dtype.is_floating else rng.integers(0, 2, shape)
         reward, ended = rng.normal(size=N).astype(np.float32), rng.random(N) < 0.1
-        member.step(seen.astype(dtype.as_numpy_dtype), reward, ended, np.full(N, not t))
+        row = seen.astype(dtype.as_numpy_dtype), reward, ended, np.full(N, not t)
+        # A config's own epsilon may be 1 here, and random actions skip the network.
+        member.step(*row, epsilon=float(t % 2))
     for _ in range(_TRIED_UPDATES):
         member.learn(1)
 

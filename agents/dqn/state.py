@@ -191,9 +191,8 @@ class AgentState(MemberPart):
 
     A checkpoint has the variables under the agent's root: weights of all its networks, Adam's
     slots, counters, numbers of a sync rule, moments of observations, recurrent states, snapshots,
-    envs in the graph; and the counters and priorities of the replay. It has nothing that follows
-    from others: Adam's moments in the form of loops, random keys, sums over priorities. The rows of
-    the replay are saved apart, by `contents`.
+    envs in the graph; and the counters and priorities of the replay. It has nothing that can be
+    made again, which run/checkpoints.py lists. Rows of the replay are saved apart, by `contents`.
 
     Args:
       engine, config, root, keys, networks, memory, acting, learner, hyperparameters: of the agent.
@@ -247,7 +246,7 @@ class AgentState(MemberPart):
         # Sums over priorities are not saved but recomputed.
         rebuild = memory.sampler.rebuild()
         self._rebuild = engine.callable(None, targets=[rebuild]) if rebuild is not None else None
-        counters = {root.relative(v.op.name): v for v in memory.counters()}
+        counters = {root.relative(v.op.name): v for v in memory.saved_variables()}
         self._counters = tuple(counters)[:2]  # time steps written, rows that entered the queue
         self._variables = VariableValues(
             engine, variables_without(*saved_apart) | counters, "of this agent"
@@ -330,7 +329,8 @@ class AgentState(MemberPart):
     def snapshot(self) -> None:
         """Keeps what was learned as it is now; the oldest snapshot makes room.
 
-        That is both networks, the optimizer with its step counters, and the target's age.
+        That is every learned variable: all networks, Adam's slots and step counters, the target's
+        age and the numbers of its rule.
 
         Raises:
           RlCoreError: the config's past_states is 0.
@@ -344,9 +344,9 @@ class AgentState(MemberPart):
     def rewind(self, back: int = 1) -> int:
         """Goes back to the `back`-th last snapshot and returns the update it was taken at.
 
-        What was learned goes back. Counters, the replay, the schedules, the envs and every live
-        value stay as they are. The state now becomes the last snapshot, so rewinding by 1 undoes
-        the rewind.
+        What was learned goes back, with the target's age. The counts of updates and env steps, the
+        replay, the schedules, the envs and every live value stay as they are. The state now becomes
+        the last snapshot, so rewinding by 1 undoes the rewind.
 
         Raises:
           RlCoreError: there are not so many snapshots.

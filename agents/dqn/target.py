@@ -1,8 +1,9 @@
 """The target's clock: a sync is due at the age `sync_period`, in updates, or by a `SyncRule`.
 
-The graph counts the age and decides by it; Python mirrors the count, so that most updates need not
-ask. The networks and their scopes, and the op that copies, are in networks.py (`CopyOps.sync`,
-which is `targetnet.rl_core.graph.sync.copy_vars`).
+The graph counts the age and decides by it; Python mirrors the count, so that most single updates
+need not ask. The networks and their scopes, and the op that copies, are in networks.py:
+`CopyOps.sync`, which is `targetnet.rl_core.graph.sync.copy_vars` with the live `tau`; 1 gives the
+source's bits. In a chain, by hand and to older copies it is a full copy.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class ClockStep(NamedTuple):
     """One update later: whether the target was synced, and the op after which its age is set."""
 
     synced: tf.Tensor  # [] bool
-    end: tf.Operation
+    age_set: tf.Operation
 
 
 class Refresh(NamedTuple):
@@ -49,9 +50,9 @@ class Refresh(NamedTuple):
 class TargetClock(MemberPart):
     """Counts the updates since the target was synced, and syncs it when it is old enough.
 
-    The graph has the age and decides by it. Python knows the age too, most of the time: where it
-    knows that no sync is due, it feeds the age after the update instead of having it computed,
-    and with it the decision.
+    The graph has the age and decides by it. Python knows the age too, most of the time. Where it
+    knows that no sync is due, a single update ends by `advance_without_sync`, which is fed the age.
+    Calls that make several updates always decide in the graph, and Python counts after them.
 
     Args:
       period: returns an int64 scalar: the age at which the target is synced.

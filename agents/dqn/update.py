@@ -126,7 +126,7 @@ class BuiltUpdate(NamedTuple):
 
     learned: UpdateOutputs
     moments: Any  # Adam's after it, where a loop carries them
-    end: Any  # the op that ends it
+    done: Any  # the op after which all of it is done
     made: Any  # [] bool: it was applied; None in a call of its own, which raises if it was not
 
 
@@ -134,8 +134,8 @@ class SingleUpdate(NamedTuple):
     """One update in a call of its own, built."""
 
     learned: UpdateOutputs
-    end: tf.Operation  # the op that ends it
-    end_without_sync: tf.Operation  # that ends it where Python knows that no sync is due
+    done: tf.Operation  # the op after which all of it is done
+    done_without_sync: tf.Operation  # the same, where Python knows that no sync is due
     observed: tf.Tensor  # [B, ...] what its batch learns from
     remembered: tf.Tensor | None  # [B, S] the states before these; None if there are none
 
@@ -205,12 +205,13 @@ class Update:
     def _build(
         self, apply: Apply, on_sync: OnSync, *, single: bool = False
     ) -> tuple[BuiltUpdate, SingleUpdate | None]:
-        """Builds an update, whose operations run in this order.
+        """Builds an update: 1 to 5 run in this order, 6 to 9 after them in any, 10 after 9.
 
-        1. Read the count of updates. 2. Sample a batch. 3. Values of the networks, and the TD loss.
-        4. Weigh it, and take the mean. 5. `apply`: gradients, their norm, clipping, the check that
-        all is finite, Adam. After these: 6. The count grows. 7. New priorities. 8. The averaged
-        weights. 9. The target's age grows, and it may be synced. 10. Adam may be reset for that.
+        1. Read the count of updates. 2. Sample a batch; rewards are scaled and clipped there.
+        3. Values of the networks, and the TD loss. 4. Weigh it, and take the mean. 5. `apply`:
+        gradients, their norm, clipping, the check that all is finite, Adam. 6. The count grows.
+        7. New priorities. 8. The averaged weights. 9. The target's age grows, and it may be synced.
+        10. Adam may be reset for that.
         """
         counter = self.count.read_value()
         stream = Stream(self._keys, "sample")
@@ -232,16 +233,16 @@ class Update:
                 online, ema = self._networks.online, self._networks.ema
                 whole = taken_whole(self._config)
                 changes.append(copy_vars(online, ema, tau=share, only_if=made, whole=whole))
-            synced, end = self._clock.advance(one, made, counter, td.td_error)
+            synced, done = self._clock.advance(one, made, counter, td.td_error)
             if self._config.on_sync:
                 moments, more = on_sync(synced, moments)
-                end = tf.group(end, *more)
-            end = tf.group(*changes, end)
-            built = BuiltUpdate(learned, moments, end, made)
+                done = tf.group(done, *more)
+            done = tf.group(*changes, done)
+            built = BuiltUpdate(learned, moments, done, made)
             if not single:
                 return built, None
             without_sync = tf.group(*changes, self._clock.advance_without_sync())
-            return built, SingleUpdate(learned, end, without_sync, *shown)
+            return built, SingleUpdate(learned, done, without_sync, *shown)
 
     def _with_bonus(self, priority: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
         """Adds to the size of demonstrations' priorities, [B].

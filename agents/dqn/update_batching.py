@@ -236,7 +236,7 @@ class BatchedUpdates:
         """Stores the requests' time steps and makes their updates.
 
         Returns:
-          Of each request: True if its update was made; False if a sign of it is not finite, and it
+          Of each request: True if its update was made; False if its numerics are not finite, and it
           was not; None if there was none.
         """
         stored = [member for member, stores, _ in requests if stores]
@@ -334,7 +334,7 @@ class BatchClient:
         self._waits = False
 
     def update(self, live: Sequence[np.ndarray]) -> bool:
-        """Makes an update, with others'; returns False if a sign of it is not finite."""
+        """Makes an update, with others'; returns False if one of its numerics is not finite."""
         return bool(self._ask(live))
 
     def _ask(self, live: Sequence[np.ndarray] | None) -> bool | None:

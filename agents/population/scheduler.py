@@ -1,7 +1,8 @@
 """Several members' loops in one thread: each goes on until it gives its turn to the next.
 
 Every loop is a greenlet, so what it calls need not know that others go on meanwhile. Nothing runs
-at the same time, and a turn ends only where a member gives it up, between two time steps.
+at the same time, and a turn ends only where a member gives it up: between two time steps, or
+where it asks for an action or an update that is made together with those of others.
 
 An exchange is made when all members have arrived. Between an arrival and the exchange a member
 stands still, so whoever arrives last may read and change all of them. Members that have ended are

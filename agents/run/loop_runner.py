@@ -95,7 +95,7 @@ class LoopRunner:
             self._show_news()
 
     def _run(self) -> None:
-        if not self._goes_on():
+        if not self._safe_point():
             return
         self._do_what_is_due()  # a checkpoint may have been taken before it was done
         self._serve_while_halted()  # a command may have come meanwhile
@@ -118,7 +118,7 @@ class LoopRunner:
                 if state.tick >= self.parts.tracer.due:
                     self.parts.tracer.update(state.tick)
                 self._show_news()
-            goes_on = not is_due or self._goes_on()
+            goes_on = not is_due or self._safe_point()
             # After the safe point: the log puts values set here behind the commands taken there.
             if on_tick:
                 answer = on_tick(agent, tick)
@@ -208,7 +208,7 @@ class LoopRunner:
             self.parts.reporter.tick(tick)
             self.parts.display.tick(tick, self.parts.reporter.speed)
 
-    def _goes_on(self) -> bool:
+    def _safe_point(self) -> bool:
         """Takes commands at a safe point, and waits while paused; False if the run is over."""
         self.parts.steering.safe_point()
         self._serve_while_halted()

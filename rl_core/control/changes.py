@@ -38,7 +38,7 @@ class SteerableRun(Protocol):
         """
 
     def changed(self) -> None:
-        """Prepares for a live value that was just set, before anything uses the value."""
+        """Keeps a snapshot if there are any: a live value was set, and nothing has used it yet."""
 
     def answered(self, entry: Entry) -> None:
         """Shows a command, taken or refused, after it was logged."""
@@ -76,13 +76,15 @@ class Changes:
         self._timetable, self.refusal = timetable, refusal
         self._applied_again: set[tuple[int, str, str]] = set()  # tick, name, repr of value
 
-    def answer(self, new_id: str, kind: str, name: str, who: str, value: Any, **how: Any) -> Entry:
+    def carry_out(
+        self, new_id: str, kind: str, name: str, who: str, value: Any, **how: Any
+    ) -> Entry:
         """Carries out a command, or refuses it; returns the entry that says so."""
         old, new, reason = None, None, None
         try:
             if who != SCHEDULE and (kind == "set" or name in REPEATED_ACTIONS):
                 self._refuse()
-            old, new = self._carry_out(kind, name, value)
+            old, new = self._do(kind, name, value)
         except RlCoreError as error:
             reason = str(error)
         entry = self._log_writer.entry
@@ -98,7 +100,7 @@ class Changes:
         new_id, entry = uuid.uuid4().hex, self._log_writer.entry
         try:
             self._refuse()
-            old, new = self._carry_out("set", name, value)
+            old, new = self._do("set", name, value)
         except RlCoreError as error:
             shown = value if isinstance(value, int | float | str) else str(value)
             self._log_writer.record([entry(new_id, "set", name, "api", shown, reason=str(error))])
@@ -116,7 +118,7 @@ class Changes:
         """
         entries = []
         for e in self._timetable.entries(self._steered.position.tick, late=late):
-            old, new = self._carry_out(e.kind, e.name, e.value)
+            old, new = self._do(e.kind, e.name, e.value)
             self._applied_again.add((e.tick, e.name, repr(e.value)))
             entries.append(self._log_writer.entry(e.id, e.kind, e.name, e.who, e.value, old, new))
         self._log_writer.record(entries)
@@ -127,7 +129,7 @@ class Changes:
         for new_id, name, old, new in self._timetable.corners(env_step):
             entries.append(entry(new_id, "set", name, SCHEDULE, "auto", old, new))
         for new_id, planned in self._timetable.planned(env_step):
-            entries.append(self.answer(new_id, "do", planned.do, SCHEDULE, planned.value))
+            entries.append(self.carry_out(new_id, "do", planned.do, SCHEDULE, planned.value))
         self._log_writer.record(entries)
 
     def apply_decisions(self, decisions: Iterable[Decision]) -> None:
@@ -141,10 +143,12 @@ class Changes:
             new_id = f"controller-{tick}-{i}"
             if not self._log_writer.knows(new_id):
                 # One by one: a checkpoint among them has to know of those before it.
-                self._log_writer.queue(self.answer(new_id, of.kind, of.name, CONTROLLER, of.value))
+                self._log_writer.queue(
+                    self.carry_out(new_id, of.kind, of.name, CONTROLLER, of.value)
+                )
         self._log_writer.record()
 
-    def _carry_out(self, kind: str, name: str, value: Any) -> tuple[Any, Any]:
+    def _do(self, kind: str, name: str, value: Any) -> tuple[Any, Any]:
         if kind != "set":
             return self._steered.do(name, value)
         change = self._live.set(name, value)

@@ -137,7 +137,7 @@ class Steering:
 
     def stop(self) -> None:
         """Stops the run here, as a command `stop` does, for the program that trains."""
-        entry = self._changes.answer(uuid.uuid4().hex, "do", "stop", "api", None)
+        entry = self._changes.carry_out(uuid.uuid4().hex, "do", "stop", "api", None)
         self._log_writer.record([entry])
 
     def refuse(self, reason: str) -> None:
@@ -189,7 +189,7 @@ class Steering:
                     entry = self._log_writer.unreadable(command_file)
                 else:
                     kind, name = command.what
-                    entry = self._changes.answer(
+                    entry = self._changes.carry_out(
                         command.id, kind, name, command.who, command.value, asked=command.time
                     )
                 self._log_writer.queue(entry)

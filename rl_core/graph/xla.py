@@ -53,14 +53,14 @@ def built_for_xla(wanted: bool = True) -> Iterator[None]:
         _COMPILED.reset(token)
 
 
-def compiled() -> bool:
+def building_for_xla() -> bool:
     """Returns True while what is built is for XLA."""
     return _COMPILED.get()
 
 
 def product(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     """Returns x @ w: [B, n], [n, m] -> [B, m]."""
-    if not compiled():
+    if not building_for_xla():
         return x @ w
     x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
     n, m = w.shape.as_list()
@@ -96,7 +96,7 @@ def convolve(inputs: tf.Tensor, w: tf.Tensor, stride: int, padding: str) -> tf.T
     Args:
       padding: "VALID" or "SAME".
     """
-    if not compiled():
+    if not building_for_xla():
         return tf.nn.conv2d(inputs, w, strides=stride, padding=padding)
     if padding == "SAME":
         inputs = _padded(inputs, int(w.shape[0]), stride)
@@ -105,7 +105,7 @@ def convolve(inputs: tf.Tensor, w: tf.Tensor, stride: int, padding: str) -> tf.T
 
 def add_bias(inputs: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """Returns inputs [..., n] + b [n]."""
-    if not compiled():
+    if not building_for_xla():
         return tf.nn.bias_add(inputs, b)
 
     b = tf.convert_to_tensor(b)
@@ -123,7 +123,7 @@ _OF_SUM = OwnGradient("Sum", _gradient_of_sum)
 
 def sum_of_squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns the sum of the squares of all elements of all tensors: []."""
-    if not compiled():
+    if not building_for_xla():
         return 2.0 * tf.add_n([tf.nn.l2_loss(t) for t in tensors])
     squares = tf.square(flat(tensors))
     half = int(squares.shape[0])
@@ -143,7 +143,11 @@ def flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def when(condition: tf.Tensor, do: Callable[[], tf.Operation]) -> tf.Tensor:
-    """Runs `do` if `condition`, a bool scalar, holds; returns `condition` after that."""
+    """Runs `do` if `condition`, a bool scalar, holds; returns `condition` after that.
+
+    It is a `tf.cond`; for XLA a loop of at most one iteration. Where values stand in for variables
+    (`variable_overrides`) `do` is always built, and what it assigns is selected by `condition`.
+    """
 
     def done(value: bool) -> tf.Tensor:
         with tf.control_dependencies([do()]):
@@ -154,7 +158,7 @@ def when(condition: tf.Tensor, do: Callable[[], tf.Operation]) -> tf.Tensor:
         with others.only_if(condition):
             do()
         return condition
-    if not compiled():
+    if not building_for_xla():
         return tf.cond(condition, lambda: done(True), lambda: tf.constant(False))
     # A loop with zero or one iteration: it works in place, while a condition would copy every
     # variable each time.

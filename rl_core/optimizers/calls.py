@@ -186,7 +186,7 @@ class FusedCalls(NamedTuple):
     """Updates in one call, as `targetnet.rl_core.optimizers.calls.fused_updates` builds them."""
 
     stats: Any  # (named) tuple of tensors of the last one
-    end: tf.Operation  # raises as `targetnet.rl_core.graph.finite.checked`
+    check: tf.Operation  # after all; raises as `targetnet.rl_core.graph.finite.checked`
     updates: tf.Tensor | None  # how many: int32, is fed; None if it is always one
 
 
@@ -224,18 +224,19 @@ class PhaseCalls(MemberPart):
 
     That is one fused call of all of them, n fused calls of one update each, or n calls of plain
     operations. In a population, one call can make one update for every member (`UpdateBatcher`).
-    In each case an update sees what the one before it left, so the results agree.
+    In each case an update sees what the one before it left. Results agree but for rounding, and
+    which call serves depends on config and live values alone; so a repeat has the same bits.
 
     Args:
       engine: started or not; the callables are made at first use.
       ops: of the single update, of plain operations.
       moments: of both kinds of updates.
-      end: the operation that ends a single update; end_without_sync: one in which no sync is due.
+      done: runs a single update; done_without_sync: one in which no sync is due.
       stats: (named) tuple of tensors of the single update.
       fused: exempt set -> what serves it instead.
       min_updates: updates from which on it does.
       feeds: what both read, in the order of the values given to `run`.
-      clock: whose age is fed to `end_without_sync`.
+      clock: whose age is fed to `done_without_sync`.
 
     Attributes:
       batcher: makes single updates of all blocks with those of other members; None: they are made
@@ -249,8 +250,8 @@ class PhaseCalls(MemberPart):
         engine: Engine,
         ops: ApplyOps,
         moments: LoopMoments,
-        end: tf.Operation,
-        end_without_sync: tf.Operation,
+        done: tf.Operation,
+        done_without_sync: tf.Operation,
         stats: Any,
         fused: Mapping[Exempt, FusedCalls],
         min_updates: int,
@@ -258,7 +259,7 @@ class PhaseCalls(MemberPart):
         clock: AgeMirror,
     ) -> None:
         self._engine, self._ops, self._moments = engine, ops, moments
-        self._end, self._end_without_sync = end, end_without_sync
+        self._done, self._done_without_sync = done, done_without_sync
         self._stats, self._fused, self._min_updates = stats, fused, min_updates
         # Exempt set -> why its call cannot be compiled. Members share it: the call is the same.
         self._not_compiled: dict[Exempt, str] = {}
@@ -352,7 +353,7 @@ class PhaseCalls(MemberPart):
         if key not in self._calls:
             count = [] if fused.updates is None else [fused.updates]
             self._calls[key] = self._engine.callable(
-                fused.stats if wanted else None, [*count, *self._feeds], targets=[fused.end]
+                fused.stats if wanted else None, [*count, *self._feeds], targets=[fused.check]
             )
         return self._calls[key]
 
@@ -364,6 +365,6 @@ class PhaseCalls(MemberPart):
                 exempt,
                 fetches=self._stats if wanted else None,
                 feeds=(*self._feeds, self._clock.fed_age) if no_sync_due else self._feeds,
-                targets=[self._end_without_sync if no_sync_due else self._end],
+                targets=[self._done_without_sync if no_sync_due else self._done],
             )
         return self._singles[key]

@@ -29,9 +29,11 @@ class AdamResult(NamedTuple):
     """Results of one update."""
 
     numerics: Any  # [3] of `targetnet.rl_core.graph.finite`
-    made: Any  # [] bool: False if a sign is not finite, then nothing changed; None: errors raise
+    made: (
+        Any  # [] bool: False if `numerics` are not finite, and nothing changed; None: errors raise
+    )
     moments: Any  # `Moments` after the update, if a loop carries them
-    end: Any  # op that has run when the update is complete
+    applied: Any  # op that has run when the weights are new
 
 
 class LoopMoments(MemberPart):

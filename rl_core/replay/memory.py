@@ -96,7 +96,7 @@ class ReplayMemory:
         with tf.name_scope("update_priorities"):
             return self.sampler.update(row, priority, only_if)
 
-    def counters(self) -> list[tf.Variable]:
+    def saved_variables(self) -> list[tf.Variable]:
         """The variables, beside the rows, that a checkpoint has to keep."""
         rows = self.rows
         return [rows.rows_written, rows.queue_tail, *self.sampler.kept_variables()]

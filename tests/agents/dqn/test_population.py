@@ -9,6 +9,7 @@ import pytest
 
 from targetnet.agents.config.members import require_one_form
 from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.networks import Networks
 from targetnet.agents.dqn.population import Population
 from targetnet.agents.loops.compiled import compiled_loop
 from targetnet.agents.loops.plain import LoopState
@@ -284,6 +285,21 @@ def test_where_joint_updates_would_round_otherwise_each_makes_its_own(monkeypatc
 
     monkeypatch.setattr(LoopAdam, "apply", other)
     all_of = population(batcher())
+    assert all_of.members[0].batched is None
+    all_of.close()
+
+
+@pytest.mark.slow  # it compiles
+def test_where_the_joint_policy_would_choose_otherwise_each_has_its_own(monkeypatch):
+    """Also if the members' epsilon is 1 when they begin, as by default."""
+    greedy = Networks.greedy_by
+
+    def other(self):
+        values = greedy(self)
+        return values if current_overrides() is None else values._replace(q=-values.q)
+
+    monkeypatch.setattr(Networks, "greedy_by", other)
+    all_of = population(batcher(epsilon=1.0))
     assert all_of.members[0].batched is None
     all_of.close()
 

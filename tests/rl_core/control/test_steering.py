@@ -51,13 +51,13 @@ def test_a_command_that_is_withdrawn_while_the_one_before_is_answered_is_not_app
     bench.command(1, name="sync_period", value=50)
     second = f"{2:032x}"
     bench.command(2, name="tau", value=0.5)
-    tried = bench.steering._changes.answer
+    tried = bench.steering._changes.carry_out
 
     def slowly(*of, **more):
         (bench.files.inbox / f"{2:017d}-{second}.json").unlink()
         return tried(*of, **more)
 
-    bench.steering._changes.answer = slowly
+    bench.steering._changes.carry_out = slowly
     bench.move()
     assert [entry.name for entry in bench.log] == ["sync_period"]
     assert bench.live["tau"] == 1

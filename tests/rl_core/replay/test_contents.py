@@ -27,7 +27,7 @@ class Ring:
             ]
             write = self.replay.write(named(*feeds))
             self.contents = ReplayContents(self.engine, self.replay)
-            counters = {v.op.name: v for v in self.replay.counters()}
+            counters = {v.op.name: v for v in self.replay.saved_variables()}
             self.counters = VariableValues(self.engine, counters, "of this replay")
         self.engine.start()
         self._write = self.engine.callable(None, feeds, [write])

@@ -331,7 +331,7 @@ def test_a_row_that_was_overwritten_meanwhile_is_left_alone(twin):
 def test_saved_and_restored_it_draws_the_same(make_ring, make_episodes, loop):
     def with_contents(replay):
         made = calls(replay)
-        kept = replay.counters()
+        kept = replay.saved_variables()
         values = [tf.placeholder(v.dtype, v.shape) for v in kept]
         loads = [v.assign(value) for v, value in zip(kept, values, strict=True)]
         return made | {
@@ -403,7 +403,7 @@ def test_its_memory_is_counted():
         held = sum(
             v.shape.num_elements() * v.dtype.size
             for v in tf.global_variables()
-            if replay.owns(v) and v not in replay.counters()[:2]
+            if replay.owns(v) and v not in replay.saved_variables()[:2]
         )
         names = {v.op.name for v in tf.global_variables() if replay.owns(v)}
     assert replay.nbytes == held

@@ -29,7 +29,7 @@ class Filled:
             )
             write = (self.replay.write_steps if at_once else self.replay.write)(named(*rows))
             self.contents = ReplayContents(self.engine, self.replay)
-            kept = self.replay.counters()[1:]
+            kept = self.replay.saved_variables()[1:]
             kept = [v.read_value() for v in kept]
         self.engine.start()
         self.write = self.engine.callable(None, rows, [write])
