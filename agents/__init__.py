@@ -14,7 +14,7 @@ an action is chosen      dqn/acting.py: Actor.step; dqn/policy.py: Exploration.c
 an update is made        dqn/learner.py, whose first lines say which of four calls makes it;
                          dqn/update.py: Update._build, its ten steps
 the target is copied     dqn/target.py: TargetClock.advance says when,
-                         dqn/networks.py: CopyOps.sync what
+                         dqn/network_scopes.py: CopyOps.sync what
 a head is added          dqn/heads.py: HEADS; its layers are in rl_core/networks/heads.py
 a command reaches a run  cli/steer_commands.py: Set; rl_core/control/client.py: begin_all writes a
                          file. Between two ticks run/loop_runner.py: LoopRunner has it read by

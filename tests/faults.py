@@ -143,7 +143,7 @@ FAULTS = (
           "tf.stop_gradient(at_action(q_tm1_target, a_tm1))", "at_action(q_tm1_target, a_tm1)",
           "tests/rl_core/losses/test_target_regularizers.py::"
           "test_functional_penalty_draws_the_value_of_the_action_taken_alone"),
-    Fault("a network of a chain learns from a copy of itself", "agents/dqn/networks.py",
+    Fault("a network of a chain learns from a copy of itself", "agents/dqn/network_scopes.py",
           "(_link(self._online, i - 1), _link(self._targets[0], i))",
           "(_link(self._online, i), _link(self._targets[0], i))",
           "tests/agents/dqn/test_chain.py::"
@@ -229,7 +229,7 @@ FAULTS = (
           "older >= self._period()", "older > self._period()",
           "tests/agents/dqn/test_sync.py::"
           "test_target_is_copied_on_exactly_the_update_that_makes_it_as_old_as_the_period"),
-    Fault("all averaged targets are the newest one", "agents/dqn/networks.py",
+    Fault("all averaged targets are the newest one", "agents/dqn/network_scopes.py",
           "for i in reversed(range(len(self._targets))):", "for i in range(len(self._targets)):",
           "tests/agents/dqn/test_family.py::"
           "test_with_averaged_targets_each_sync_moves_every_copy_one_further"),
@@ -334,7 +334,7 @@ FAULTS = (
           "return phases * self.fed.updates_per_learn, age",
           "tests/agents/dqn/test_in_graph_loop.py::"
           "test_the_loop_in_the_graph_learns_when_the_learn_clock_says"),
-    Fault("copies begin without the online network's values", "agents/dqn/networks.py",
+    Fault("copies begin without the online network's values", "agents/dqn/network_scopes.py",
           'how["initializer"] = lambda *_, **__: original.initial_value',
           'how["initializer"] = tf.zeros_initializer()',
           "tests/agents/dqn/test_sync.py::test_target_equals_online_right_after_construction"),

@@ -5,7 +5,7 @@ population.py       P agents of one form on one graph
 network.py          the config's network: torso, recurrent layer, head; alone or as a chain
 own_network.py      a network function of the user's own
 heads.py            the table of heads: how each is built, and how it learns
-networks.py         online, target and averaged networks, each under its scope; the ops that copy
+network_scopes.py   online, target and averaged networks, each under its scope; copy ops
 target.py           the target's clock: when it is synced; syncs by hand
 sync_rule.py        syncs that follow the run: a growing period, a good fit, a distance
 acting.py           chooses actions, stores what envs show, remembers recurrent states

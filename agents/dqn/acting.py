@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.live_feeds import OwnFeeds
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.agents.dqn.normalizer import Normalizer
 from targetnet.agents.dqn.policy import Exploration, GreedyPolicy, Policy
 from targetnet.agents.dqn.update_batching import BatchClient

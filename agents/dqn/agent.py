@@ -27,7 +27,7 @@ from targetnet.agents.dqn.live_feeds import LiveFeeds, OwnFeeds
 from targetnet.agents.dqn.memory import build_memory
 from targetnet.agents.dqn.memory_estimate import require_memory
 from targetnet.agents.dqn.network import torsos
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.agents.dqn.normalizer import Normalizer, require_numbers
 from targetnet.agents.dqn.objective import require_branching
 from targetnet.agents.dqn.policy import KNOBS, Exploration, GreedyPolicy

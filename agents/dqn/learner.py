@@ -23,7 +23,7 @@ from targetnet.agents.config.live_values import arm_name
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.network import is_learned
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.agents.dqn.target import CopyCalls, Inspection, target_clock
 from targetnet.agents.dqn.update import Gradients, LearnStats, Update, UpdateOutputs
 from targetnet.rl_core.arguments import require_whole

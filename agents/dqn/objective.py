@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.heads import HeadKind, LossInputs, head_of
 from targetnet.agents.dqn.live_feeds import LiveFeeds
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.rl_core.branches import by_branch
 from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.losses import (

@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.heads import LossInputs, head_of
 from targetnet.agents.dqn.live_feeds import LiveFeeds
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.agents.dqn.objective import (
     Average,
     BatchValues,

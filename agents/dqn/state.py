@@ -12,7 +12,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.acting import Actor
 from targetnet.agents.dqn.learner import Learner
 from targetnet.agents.dqn.live_feeds import OwnFeeds
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.rl_core.arguments import require_a, require_whole
 from targetnet.rl_core.digest import Digest
 from targetnet.rl_core.errors import RlCoreError, ScopeMismatch, UnknownName, did_you_mean, quoted

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.sync_keys import SyncKeys
 from targetnet.agents.dqn.live_feeds import LiveFeeds
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import where
 from targetnet.rl_core.graph.scopes import MemberPart

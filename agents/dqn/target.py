@@ -1,7 +1,7 @@
 """The target's clock: a sync is due at the age `sync_period`, in updates, or by a `SyncRule`.
 
 The graph counts the age and decides by it; Python mirrors the count, so that most single updates
-need not ask. The networks and their scopes, and the op that copies, are in networks.py:
+need not ask. The networks and their scopes, and the op that copies, are in network_scopes.py:
 `CopyOps.sync`, which is `targetnet.rl_core.graph.sync.copy_vars` with the live `tau`; 1 gives the
 source's bits. In a chain, by hand and to older copies it is a full copy.
 """
@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.live_feeds import LiveFeeds
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.agents.dqn.sync_rule import SyncRule, SyncWatch, sync_rule
 from targetnet.rl_core.graph.engine import Call, Engine
 from targetnet.rl_core.graph.scopes import MemberPart

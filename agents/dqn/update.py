@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.network import taken_whole
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.agents.dqn.objective import Demonstrations, Objective, Regression
 from targetnet.agents.dqn.sequences import RolloutObjective, SequenceObjective
 from targetnet.agents.dqn.target import TargetClock

@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.learner import FRAMES, Learner
 from targetnet.agents.dqn.live_feeds import LiveFeeds, OwnFeeds
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.agents.dqn.policy import Exploration, GreedyPolicy, Policy
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.members import ActiveMember

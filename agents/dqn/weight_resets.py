@@ -18,7 +18,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.learner import Learner
 from targetnet.agents.dqn.live_feeds import OwnFeeds
 from targetnet.agents.dqn.network import is_learned
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.agents.dqn.own_network import ancestors
 from targetnet.agents.dqn.state import AgentState
 from targetnet.rl_core.control.commands import ALL_BLOCKS, THRESHOLD

@@ -9,7 +9,7 @@ import pytest
 
 from targetnet.agents.config.members import require_one_form
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.agents.dqn.population import Population
 from targetnet.agents.loops.compiled import compiled_loop
 from targetnet.agents.loops.plain import LoopState
