@@ -69,6 +69,11 @@ FAULTS = (
           "tf.reduce_mean(worth, axis=1)", "tf.reduce_min(worth, axis=1)",
           "tests/rl_core/losses/test_branching.py::"
           "test_the_target_is_the_mean_of_the_best_choices_of_all_branches"),
+    Fault("an agent that is reset draws the random numbers of the seed before",
+          "agents/dqn/agent.py",
+          "        parts.set_keys(self._keys.values(config.seed))\n        self.begin(parts)\n",
+          "        self.begin(parts)\n",
+          "tests/agents/dqn/test_reset.py::test_it_lives_the_life_of_one_that_is_built"),
     Fault("gradients flow into the burn-in", "rl_core/networks/recurrent.py",
           "state, begin = tf.stop_gradient(state), end", "begin = end",
           "tests/rl_core/networks/test_recurrent.py::"

@@ -217,21 +217,31 @@ def require_one_form(configs: Mapping[str, DqnConfig]) -> None:
         )
     (first, of_first), *_ = configs.items()
     for name, config in configs.items():
-        # A value such as 0 may switch off what others have in the graph, and is not live then.
-        free = {"seed", *MAY_CHANGE, *(_live(of_first) & _live(config))}
-        for key in [key for key in DqnConfig.model_fields if key not in free]:
-            values = [getattr(of, key) for of in (of_first, config)]
-            if values[0] != values[1] and not (key == "live" and _same_but_defaults(*values)):
-                raise ConfigError(
-                    f"members may differ in the seed and in live values, not in {key}: {first} "
-                    f"and {name} have {values[0]!r} and {values[1]!r}"
-                )
-        steps = [of.longest_step for of in (of_first, config)]
-        if config.is_recurrent and steps[0] != steps[1]:
+        key = built_otherwise(of_first, config)
+        if key == "n_step" and config.is_recurrent:
             raise ConfigError(
                 "n_step sets how long the sequences of a recurrent layer are, so members must have "
-                f"the same largest n_step: {first} and {name} have {steps[0]} and {steps[1]}"
+                f"the same largest n_step: {first} and {name} have {of_first.longest_step} and "
+                f"{config.longest_step}"
             )
+        if key is not None:
+            values = [getattr(of, key) for of in (of_first, config)]
+            raise ConfigError(
+                f"members may differ in the seed and in live values, not in {key}: {first} "
+                f"and {name} have {values[0]!r} and {values[1]!r}"
+            )
+
+
+def built_otherwise(config: DqnConfig, other: DqnConfig) -> str | None:
+    """Returns a key in which two configs differ and need two graphs; None: one serves both."""
+    # A value such as 0 may switch off what others have in the graph, and is not live then.
+    free = {"seed", *MAY_CHANGE, *(_live(config) & _live(other))}
+    for key in [key for key in DqnConfig.model_fields if key not in free]:
+        values = [getattr(of, key) for of in (config, other)]
+        if values[0] != values[1] and not (key == "live" and _same_but_defaults(*values)):
+            return key
+    same_steps = config.longest_step == other.longest_step
+    return "n_step" if config.is_recurrent and not same_steps else None
 
 
 def names_for(count: int) -> list[str]:

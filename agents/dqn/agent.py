@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.live_values import live_knobs, live_values
+from targetnet.agents.config.members import built_otherwise
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.acting import ActingCalls, Actor, RecurrentState
 from targetnet.agents.dqn.compiled import ChunkRunner, InGraphLoop
@@ -42,9 +43,9 @@ from targetnet.agents.dqn.update_batching import (
 )
 from targetnet.agents.dqn.weight_resets import WeightResets
 from targetnet.envs.in_graph.interface import InGraphEnv
-from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.errors import ConfigError, RlCoreError
 from targetnet.rl_core.graph.engine import Call, Engine
-from targetnet.rl_core.graph.members import ActiveMember, MemberHandle
+from targetnet.rl_core.graph.members import ActiveMember, MemberHandle, MemberRebinder
 from targetnet.rl_core.graph.scopes import MemberPart, Root, root_scope
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.networks import ObservationForm
@@ -155,6 +156,8 @@ class AgentGraph:
         q_values = QValues(engine, networks, own, state)
         weight_resets = WeightResets(engine, config, root, networks, learner, own, state)
         set_keys = engine.callable(None, [keys.fed], keys.assign)
+        first = [v.initializer for v in tf.global_variables() if v.op.name.startswith(root.prefix)]
+        self._set_first_values = engine.callable(None, [root.seed], first)
         self.parts = Parts(
             engine,
             hyperparameters,
@@ -193,26 +196,57 @@ class AgentGraph:
           batched: `self.batched` if it makes updates with those of other members; None: singly.
         """
         assert self._active is not None
-        of, handle = self.parts, MemberHandle(self._active, member)
+        handle = MemberHandle(self._active, member)
         client = None if batched is None else BatchClient(batched, member)
         if client is not None:
             handle.first = client.flush
-        live, own = copy.copy(of.live), copy.copy(of.own)
+        parts = self._new_parts(config, handle, client)
+        parts.learner.share_calls(client)
+        handle.begin(config.seed)
+        return self._begun(parts, config)
+
+    def parts_again(self, config: DqnConfig) -> Parts:
+        """Returns parts that begin again; see `DqnAgent.reset`."""
+        if self._active is not None:
+            raise RlCoreError("a member of a population cannot be reset: build the population anew")
+        if self.parts.weight_resets.draws_apart:
+            raise RlCoreError(
+                f"network {config.network!r} draws first weights by TensorFlow's own initializers, "
+                "which would go on with their random numbers: build the agent anew"
+            )
+        key = built_otherwise(self._config, config)
+        if key is not None:
+            before, after = (getattr(of, key) for of in (self._config, config))
+            raise ConfigError(
+                f"a reset may change the seed and live values, not {key}: {before!r} is to be "
+                f"{after!r}"
+            )
+        parts = self._new_parts(config)
+        self._set_first_values(np.int64(config.seed))
+        return self._begun(parts, config)
+
+    def _new_parts(
+        self,
+        config: DqnConfig,
+        member: MemberHandle | None = None,
+        client: BatchClient | None = None,
+    ) -> Parts:
+        of, live, own = self.parts, copy.copy(self.parts.live), copy.copy(self.parts.own)
         freeze = freeze_schedule(config, of.learner.ops)
         hyperparameters = live_values(config, freeze, of.learner.ops)
         live.start(hyperparameters)
         own.start(hyperparameters)
         firsts = self._config, of.hyperparameters, of.live, of.own, of.learner.freeze
-        rebind = handle.rebinder(
-            zip(firsts, (config, hyperparameters, live, own, freeze), strict=True)
+        rebind = MemberRebinder(
+            zip(firsts, (config, hyperparameters, live, own, freeze), strict=True), member
         )
         calls = rebind(self._calls)
         if client is not None:
             calls.greedy = client.greedy(own)
         rebind.put(of.acting, self._acting(calls, config, hyperparameters, own, client))
-        parts = rebind(of)
-        parts.learner.share_calls(client)
-        handle.begin(config.seed)
+        return rebind(of)
+
+    def _begun(self, parts: Parts, config: DqnConfig) -> Parts:
         parts.set_keys(self._keys.values(config.seed))
         self.begin(parts)
         return parts
@@ -267,6 +301,8 @@ class DqnAgent:
       MemoryLimitError: it would need more memory than there is.
     """
 
+    takes_turns = False
+
     def __init__(
         self,
         config: DqnConfig,
@@ -297,7 +333,6 @@ class DqnAgent:
                 ObservationForm.of(byte_bounds, parts), rules, branches,
             )  # fmt: skip
         self.engine.at_start(lambda: graph.begin(self._parts))
-        self.takes_turns = False
         self._use(graph, graph.parts, config)
         if engine is None:
             self.engine.start()
@@ -312,18 +347,20 @@ class DqnAgent:
         self.hyperparameters = parts.hyperparameters
         self.state, self.q_values = parts.state, parts.q_values
 
-    def member(self, number: int, config: DqnConfig, batched: BatchedUpdates | None) -> DqnAgent:
-        """Returns a member that begins; see `targetnet.agents.dqn.population.Population`.
+    def reset(self, config: DqnConfig | None = None) -> None:
+        """Makes this the agent that would be built for a config, bit for bit, in some hundredths.
+
+        Weights, optimizers, replay, snapshots, counters and live values begin again; graph and
+        calls stay. Parts, such as `hyperparameters`, are new: take them from the agent again.
 
         Args:
-          number: from 0 to the number of members that this agent was built for.
-          config: with the member's own seed and live values.
-          batched: this agent's, to make single updates with those of other members; None: singly.
+          config: with another seed and other live values; None: the same.
+
+        Raises ConfigError or RlCoreError: that needs another graph; or it is a member of a
+        population, or its own network draws first weights by TensorFlow's initializers.
         """
-        other = object.__new__(DqnAgent)
-        other._use(self._graph, self._graph.parts_of(number, config, batched), config)
-        other.takes_turns, other.batched = True, batched
-        return other
+        config = config or self.config
+        self._use(self._graph, self._graph.parts_again(config), config)
 
     # What the envs call.
 
@@ -346,8 +383,7 @@ class DqnAgent:
           epsilon: probability of a random action; by default the live value.
           legal: [N, A] bool: which actions may be taken now; needed with action masks.
 
-        Returns:
-          [N] int32 actions, or [N, D] with branches.
+        Returns [N] int32 actions, or [N, D] with branches.
         """
         return self.acting.step(observation, reward, terminated, autoreset, epsilon, legal)
 
@@ -384,9 +420,8 @@ class DqnAgent:
 
         The phase is cut where a freeze arm ends. Returns the last update's statistics if asked.
 
-        Raises:
-          Diverged: the loss or the gradient norm of an update is not finite. That update and those
-            after it were not made: everything is as after the update before.
+        Raises Diverged: the loss or the gradient norm of an update is not finite. That update and
+        those after it were not made: everything is as after the update before.
         """
         return self.plan(updates, stats=stats)()
 
@@ -407,8 +442,7 @@ class DqnAgent:
     def sync(self) -> None:
         """Makes a full copy of online to target, whatever `tau` is; the target's age is 0 then.
 
-        Raises:
-          RlCoreError: there is no target network, because the agent learns from rollouts.
+        Raises RlCoreError: there is no target network, because the agent learns from rollouts.
         """
         self.learner.sync(self.hyperparameters.env_step)
 

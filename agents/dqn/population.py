@@ -27,6 +27,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.config.members import require_one_form
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.update_batching import BatchedUpdates
 from targetnet.rl_core.errors import Diverged
 
 # To try whether batched calls are exact: time steps of random rows, every other one acted on
@@ -55,7 +56,9 @@ class Population:
         with_loop = [config for config in configs if config.updates_per_learn != 1]
         built = DqnAgent([*with_loop, *configs][0], *args, members=len(configs), **how)
         batched = built.batched if built.batched and _is_exact(built, configs[0]) else None
-        self.members = [built.member(i, config, batched) for i, config in enumerate(configs)]
+        self.members: list[DqnAgent] = [
+            MemberAgent(built, i, config, batched) for i, config in enumerate(configs)
+        ]
         if any("seed2" in of.node_def.attr for of in built.engine.graph.get_operations()):
             self._begin_as_alone(configs, *args, **how)
         self._built = built
@@ -85,6 +88,25 @@ class Population:
         self._built.close()
 
 
+class MemberAgent(DqnAgent):
+    """A member that begins.
+
+    Args:
+      built: the agent whose graph it is on.
+      number: from 0 to the number of members that `built` was built for.
+      config: with the member's own seed and live values.
+      batched: of `built`, to make single updates with those of other members; None: singly.
+    """
+
+    takes_turns = True
+
+    def __init__(
+        self, built: DqnAgent, number: int, config: DqnConfig, batched: BatchedUpdates | None
+    ) -> None:
+        self._use(built._graph, built._graph.parts_of(number, config, batched), config)
+        self.batched = batched
+
+
 def _is_exact(built: DqnAgent, config: DqnConfig) -> bool:
     """Says whether batched calls have the bits of those made one at a time, by making some.
 
@@ -93,17 +115,17 @@ def _is_exact(built: DqnAgent, config: DqnConfig) -> bool:
     """
     batched = built.batched
     assert batched is not None
-    unbatched = built.member(0, config, None)
+    unbatched = MemberAgent(built, 0, config, None)
     try:
         _try(unbatched)
         wanted = batched.read(0)
-        _try(built.member(0, config, batched))
+        _try(MemberAgent(built, 0, config, batched))
     except (Diverged, tf.errors.InvalidArgumentError):
         return False  # on random data, or XLA cannot compile it: the members will see
     return unbatched.learner.not_compiled is None and all(map(_same_bits, batched.read(0), wanted))
 
 
-def _try(member: DqnAgent) -> None:
+def _try(member: MemberAgent) -> None:
     shown, N = member.networks.observations, member.config.num_envs
     shape, dtype, rng = [N, *shown.shape.as_list()[1:]], shown.dtype, np.random.default_rng(0)
     member.hyperparameters["sync_period"] = 3

@@ -42,6 +42,9 @@ class FreshWeights:
 
     Args:
       engine, root, networks: of the agent.
+
+    Attributes:
+      apart: whether they are drawn in a graph apart, because TensorFlow's own initializers draw.
     """
 
     def __init__(self, engine: Engine, root: Root, networks: Networks) -> None:
@@ -50,13 +53,13 @@ class FreshWeights:
         self._names, self._first = tuple(variables), [v.initial_value for v in variables.values()]
         # Stateful operations would go on with their numbers, which no resumed run could repeat.
         drawing = [op.node_def for value in self._first for op in ancestors(value.op)]
-        self._apart = any("seed2" in node.attr for node in drawing)
+        self.apart = any("seed2" in node.attr for node in drawing)
 
     def draw(self, seed: int, number: int) -> dict[str, np.ndarray]:
         """Returns weights by name: a function of the agent's seed and the number of the draw."""
         key = stream_key(seed, f"renewal {number}")
         own = int(key[0] >> np.uint64(1))  # seeds are below 2 ** 63
-        if self._apart:
+        if self.apart:
             return self._networks.first_weights(own)
         return dict(zip(self._names, self._call(np.int64(own)), strict=True))
 
@@ -88,6 +91,9 @@ class WeightResets(MemberPart):
     Args:
       engine, config, root, networks, learner, own, state: of the agent.
 
+    Attributes:
+      draws_apart: whether initializers of TensorFlow's own draw the weights, in a graph apart.
+
     Raises:
       ConfigError: an action of the config cannot be made with this network.
     """
@@ -105,6 +111,7 @@ class WeightResets(MemberPart):
         self._engine, self._config, self._networks = engine, config, networks
         self._learner, self._own, self._state = learner, own, state
         self._fresh, variables = FreshWeights(engine, root, networks), variables_in(networks.online)
+        self.draws_apart = self._fresh.apart
         self._online = {name: root.relative(v.op.name) for name, v in variables.items()}
         self._everywhere = {
             name: [root.relative(v.op.name) for v in of] for name, of in networks.everywhere()

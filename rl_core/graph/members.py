@@ -118,14 +118,6 @@ class MemberHandle:
         """Gives the variables this member's first values; see `ActiveMember.begin`."""
         self._active.begin(self.member, seed)
 
-    def rebinder(self, own: Iterable[tuple[Any, Any]]) -> MemberRebinder:
-        """Returns what makes parts of this member from those that the graph was built with.
-
-        Args:
-          own: an object of the first agent, and the member's own in its place.
-        """
-        return MemberRebinder(self, own)
-
 
 class MemberRebinder:
     """Makes a member's parts of an agent, however they hang together.
@@ -133,9 +125,14 @@ class MemberRebinder:
     Each `MemberPart` is copied once, with the calls, the engine and the parts in it, and with the
     member's own objects in place of the first agent's. What is in `per_member` is made anew. All
     else is shared, also lists and arrays: none of them may change, or hold a part.
+
+    Args:
+      own: an object of the first agent, and the member's own in its place.
+      member: whose calls they make; None: the agent has the graph for itself, and calls and engine
+        are shared too.
     """
 
-    def __init__(self, member: MemberHandle, own: Iterable[tuple[Any, Any]]) -> None:
+    def __init__(self, own: Iterable[tuple[Any, Any]], member: MemberHandle | None = None) -> None:
         self._member, self._made = member, {id(first): other for first, other in own}
 
     def __call__(self, value: T) -> T:
@@ -150,9 +147,9 @@ class MemberRebinder:
         if id(value) in self._made:
             return self._made[id(value)]
         if isinstance(value, Call):
-            return value.after(self._member.activate)
+            return value if self._member is None else value.after(self._member.activate)
         if isinstance(value, Engine):
-            return self._member.engine
+            return value if self._member is None else self._member.engine
         if type(value) is dict:
             items = {name: self._of(item) for name, item in value.items()}
             return items if any(items[name] is not value[name] for name in value) else value

@@ -15,3 +15,9 @@ def by_tensorflow(observation):
 def of_our_layers(observation):
     with tf.variable_scope("mine"):
         return tf.nn.relu(dense(observation, 5, "first"))
+
+
+def by_gain(observation, live):
+    """Has a live value of its own."""
+    with tf.variable_scope("mine"):
+        return tf.nn.relu(dense(observation * live["gain"], 5, "first"))

@@ -49,7 +49,7 @@ def first(tape):
 @pytest.fixture
 def rebind(first, tape):
     member = SimpleNamespace(engine=None, activate=lambda: tape.append("loaded"))
-    return MemberRebinder(member, [(first.learner.config, "second")])
+    return MemberRebinder([(first.learner.config, "second")], member)
 
 
 def test_each_part_is_copied_once_and_all_that_hangs_on_it_follows(first, rebind):
