@@ -10,7 +10,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.run.checkpoints import Checkpoints
 from targetnet.rl_core.graph.scopes import variables_in
-from tests.agents.pool import POOL
+from tests.agents.pool import POOL, PooledRun, lent_for
 
 SMALL = {
     "hidden": (8,),
@@ -27,8 +27,11 @@ SMALL = {
 
 @pytest.fixture(scope="session", autouse=True)
 def pool():
+    """Lends the agents of `lab.agent` and of runs while it is open."""
+    train = "targetnet.agents.run.train"
     with pytest.MonkeyPatch.context() as patch:
-        POOL.install(patch)
+        patch.setattr(f"{train}.agent_for", lent_for)
+        patch.setattr(f"{train}.Run", PooledRun)
         yield POOL
 
 
@@ -68,7 +71,7 @@ class Lab:
 
     @staticmethod
     def agent(**settings: Any) -> DqnAgent:
-        return DqnAgent(Lab.config(**settings), (2,), np.float32, 3)
+        return POOL.agent(Lab.config(**settings), (2,), np.float32, 3)
 
     @staticmethod
     def kept(**settings: Any) -> DqnAgent:

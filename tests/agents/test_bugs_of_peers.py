@@ -9,11 +9,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.loops.plain import training_loop
 from targetnet.envs import make_envs
 from targetnet.rl_core import Engine, Stream, copy_vars
 from targetnet.rl_core.schedules import Linear
+from tests.agents.pool import POOL
 from tests.rl_core.replay.memories import named, uniform
 
 
@@ -60,7 +60,7 @@ def begun(steps=60, num_envs=1, **settings):
         **{"learn_period": 1, "updates_per_learn": 1, "learn_start": 0, "epsilon": 1.0} | settings,
     )  # fmt: skip
     envs = make_envs(config.env_id, num_envs, seed=config.seed, env_kwargs=config.env_kwargs)
-    agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
+    agent = POOL.agent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
     return agent, envs
 
 

@@ -13,6 +13,7 @@ from targetnet.agents.dqn.population import Population
 from targetnet.rl_core.errors import ArgumentError, BoundsError, ConfigError, MemoryLimitError
 from targetnet.rl_core.networks import Values
 from targetnet.rl_core.replay import Transitions
+from tests.agents.pool import POOL
 from tests.rl_core.losses.test_hl_gauss import histogram
 
 SIZES = (3, 1, 4)
@@ -21,7 +22,7 @@ EQUAL = (2, 2, 2)
 
 
 def branched(lab, sizes=SIZES, **settings):
-    return DqnAgent(lab.config(**settings), (2,), np.float32, sum(sizes), branches=sizes)
+    return POOL.agent(lab.config(**settings), (2,), np.float32, sum(sizes), branches=sizes)
 
 
 def fill(agent, steps=50, seed=0, masks=False):

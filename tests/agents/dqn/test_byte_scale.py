@@ -6,12 +6,12 @@ import pytest
 
 from targetnet.agents.config.files import require_can_go_on
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.policy.export import export
 from targetnet.agents.policy.load import load_policy
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import make_envs
+from tests.agents.pool import POOL
 from tests.agents.steady import STEADY
 
 
@@ -57,7 +57,7 @@ def agent_of(settings, **more):
     envs = make_envs("test/Switches-v0", seed=0, env_kwargs=settings.env_kwargs)
     envs.close()
     shape, dtype = envs.observation_shape, envs.observation_dtype
-    return DqnAgent(settings, shape, dtype, envs.num_actions, **more)
+    return POOL.agent(settings, shape, dtype, envs.num_actions, **more)
 
 
 def q_of(agent, observation):

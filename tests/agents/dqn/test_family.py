@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from targetnet.rl_core.errors import StaticHyperparameter
+from tests.agents.pool import POOL
 
 S_TM1, S_T = [1.0, -2.0], [0.5, 3.0]
 V_MIN, V_MAX, ATOMS = -20.0, 20.0, 11
@@ -356,9 +357,8 @@ def test_a_live_value_without_effect_says_what_it_needs(lab, name, needs):
 
 
 def masked(lab, **settings):
-    from targetnet.agents.dqn.agent import DqnAgent
 
-    return DqnAgent(lab.config(**settings), (2,), np.float32, 3, action_masks=True)
+    return POOL.agent(lab.config(**settings), (2,), np.float32, 3, action_masks=True)
 
 
 def masked_step(agent, observation, legal, **how):

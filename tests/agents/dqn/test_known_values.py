@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.agent import DqnAgent
+from tests.agents.pool import POOL
 
 DISCOUNT = 0.9
 
@@ -111,7 +111,7 @@ def played(world, steps, **settings):
         common["loss"] = "squared"
     config = DqnConfig(**common | settings)
     masks = {"legal": world.legal[None]} if hasattr(world, "legal") else {}
-    agent = DqnAgent(config, (world.states,), np.float32, world.actions, action_masks=bool(masks))
+    agent = POOL.agent(config, (world.states,), np.float32, world.actions, action_masks=bool(masks))
     rng = np.random.default_rng(0)
     one_hot, counts = np.eye(world.states, dtype=np.float32), np.zeros(world.actions, int)
     state, reward, terminated, autoreset, length = 0, 0.0, False, True, 0

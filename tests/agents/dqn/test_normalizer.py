@@ -13,6 +13,7 @@ from targetnet.agents.run.train import resume, train
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.errors import ConfigError, RlCoreError
 from targetnet.rl_core.observation_parts import Part, placed
+from tests.agents.pool import POOL
 
 NORMAL = {"normalize_observations": True, "hidden": (4,), "sync_period": 10_000}
 
@@ -206,7 +207,7 @@ def test_of_several_parts_the_numbers_are_normalized():
         ]
     )
     config = DqnConfig(**NORMAL, replay_capacity=60, xla=False, past_states=0)
-    agent = DqnAgent(config, (size,), dtype, 3, parts=parts)
+    agent = POOL.agent(config, (size,), dtype, 3, parts=parts)
     rows = np.random.default_rng(0).integers(0, 256, [20, 1, size]).astype(dtype)
     place = next(of for of in parts if of.name == "place")
     place.of(rows)[...] = rows_like(20, 1, 2)

@@ -6,6 +6,7 @@ import pytest
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.rl_core.errors import FeedError, RlCoreError, UnknownName
+from tests.agents.pool import POOL
 
 
 def trained(**settings):
@@ -15,7 +16,7 @@ def trained(**settings):
             "sync_period": 10_000, "xla": False,
         } | settings
     )  # fmt: skip
-    agent = DqnAgent(config, (3,), np.float32, 2)
+    agent = POOL.agent(config, (3,), np.float32, 2)
     rng = np.random.default_rng(0)
     for _ in range(20):
         flags = np.zeros(1, np.bool_)

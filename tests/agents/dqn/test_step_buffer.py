@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.loops.plain import LoopState, training_loop
 from targetnet.agents.run.checkpoints import Checkpoints
 from targetnet.agents.saved.host import new_host
 from targetnet.envs import make_envs
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.errors import FeedError
+from tests.agents.pool import POOL
 
 SMALL = {
     "env_id": "CartPole-v1",
@@ -36,7 +36,7 @@ def made(*, waiting=True, **settings):
     """An agent and its envs; without waiting every step is one call that stores and acts."""
     config = DqnConfig(**(SMALL | settings))
     envs = make_envs(config.env_id, config.num_envs, seed=config.seed)
-    agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
+    agent = POOL.agent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
     if not waiting:
         agent.acting._buffer = None
     return agent, envs

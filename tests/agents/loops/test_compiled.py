@@ -20,6 +20,7 @@ from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.records import read_trace
 from targetnet.rl_core.errors import EnvError
 from targetnet.rl_core.random import Draws
+from tests.agents.pool import POOL
 from tests.rl_core.replay.memories import named
 
 SMALL = {
@@ -47,7 +48,7 @@ def made(**settings):
     config = DqnConfig(**(SMALL | settings))
     rules = make_rules(config.env_id)
     envs = ResidentEnvs(config.env_id, rules, config.num_envs)
-    agent = DqnAgent(
+    agent = POOL.agent(
         config, envs.observation_shape, envs.observation_dtype, envs.num_actions, rules=rules
     )
     return agent, envs

@@ -10,7 +10,6 @@ import pytest
 
 import targetnet.agents.loops.concurrent
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.loops.concurrent import concurrent_loop
 from targetnet.agents.loops.plain import LearnClock, LoopState
 from targetnet.envs import make_envs
@@ -41,7 +40,7 @@ SMALL = {
 def made(**settings):
     config = DqnConfig(**(SMALL | settings))
     envs = make_envs(config.env_id, config.num_envs, seed=config.seed)
-    agent = DqnAgent(
+    agent = POOL.agent(
         config,
         envs.observation_shape,
         envs.observation_dtype,
@@ -120,25 +119,25 @@ def test_timing_decides_nothing(late):
 def digest(late):
     agent, envs = made(env_steps=200)
     rng = np.random.default_rng(0)
-    if late == "envs":
-        delay(envs, "step", rng)
-    if late == "learner":
-        delay(agent.learner._calls, "run", rng)
-    for _ in concurrent_loop(agent, envs):
-        pass
+    parts = {"envs": (envs, "step"), "learner": (agent.learner._calls, "run")}
+    with pytest.MonkeyPatch.context() as patch:
+        if late:
+            delay(patch, *parts[late], rng)
+        for _ in concurrent_loop(agent, envs):
+            pass
     found = agent.state.digest()
     POOL.take_back()
     return found
 
 
-def delay(part, name, rng):
+def delay(patch, part, name, rng):
     real = getattr(part, name)
 
     def late(*args):
         time.sleep(rng.random() * 0.004)
         return real(*args)
 
-    setattr(part, name, late)
+    patch.setattr(part, name, late)
 
 
 @pytest.mark.thorough

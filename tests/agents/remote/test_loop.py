@@ -16,7 +16,6 @@ from safetensors.numpy import load_file, save_file
 
 from targetnet.agents.cli.main import main
 from targetnet.agents.config.members import load_members
-from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.memory_estimate import needs
 from targetnet.agents.loops.plain import LearnClock, LoopState
 from targetnet.agents.remote import run_actors
@@ -44,6 +43,7 @@ from targetnet.rl_core.errors import (
     RlCoreError,
     RunDirError,
 )
+from tests.agents.pool import POOL
 from tests.agents.remote.helpers import Repeating, Unreliable, config
 from tests.agents.run.interrupting import Crash, crash_at
 
@@ -78,7 +78,7 @@ def steer(agent, tick):
 def written_out(of):
     """The definition: all actors with the weights of before, then the updates, then the rows."""
     envs = RemoteEnvs(of, InProcess(of))
-    agent = DqnAgent(of, **arguments_for(of, envs))
+    agent = POOL.agent(of, **arguments_for(of, envs))
     envs.close()
     actors = [Collector(of, actor) for actor in range(of.actors)]
     live, clock = agent.hyperparameters, LearnClock()

@@ -7,7 +7,6 @@ import pytest
 
 from targetnet.agents.cli.main import main
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.learner import diverged
 from targetnet.agents.dqn.state import SavedAgent
 from targetnet.agents.loops.compiled import compiled_loop
@@ -18,6 +17,7 @@ from targetnet.envs.in_graph.resident import ResidentEnvs
 from targetnet.envs.in_graph.table import make_rules
 from targetnet.rl_core.errors import Diverged
 from targetnet.rl_core.graph.finite import LARGEST_RATE
+from tests.agents.pool import POOL
 
 EVERYTHING = {
     "prioritized": True,
@@ -186,7 +186,7 @@ def until_it_diverges(loop, **settings):
         envs = ResidentEnvs("InGraph/CartPole-v1", rules, config.num_envs)
     else:
         envs = make_envs("CartPole-v1", config.num_envs, seed=config.seed)
-    agent = DqnAgent(
+    agent = POOL.agent(
         config, envs.observation_shape, envs.observation_dtype, envs.num_actions, rules=rules
     )
     loops = {"plain": training_loop, "concurrent": concurrent_loop, "compiled": compiled_loop}

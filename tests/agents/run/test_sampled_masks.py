@@ -37,7 +37,7 @@ FIELDS = ("s_tm1", "a_tm1", "r_t", "discount_t", "s_t", "legal_tm1", "legal_t")
 
 
 @pytest.fixture
-def record(monkeypatch):
+def record(own_agents, monkeypatch):
     """Has a kind of items tell what its batches are; returns the list that they come into."""
 
     def wrap(kind, told_of, through):
