@@ -1,14 +1,16 @@
 """Other machines: a Ray cluster that this process joins, and jobs that run on its nodes.
 
-connect.py             joins a cluster in bounded time, without Ray's output; probe.py tries it
+connect.py             joins a cluster in bounded time, without Ray's output
 nodes.py               the nodes: their versions, those that join later, those without a fault
 cluster.py             the cluster as a place for jobs
+job_inputs.py          what a job's command needs of this machine
 remote_job.py          one job, on one node after the other
 remote_job_session.py  that job on one node: brought there, followed, its files brought home
-actor.py               the job's actor, asked from home
-worker.py              the job on the node, its scratch directory; node_files.py, its files
-local_mirror.py        the job's directory at home, which can always go on; its runs
-messages.py            what home and a node say to each other; what a command needs of this machine
+job_actor.py           the job's actor, asked from home
+worker.py              the job on the node: its process, its files
+scratch.py             its directory there
+local_mirror.py        the job's directory at home, which can always go on
+local_runs.py          its runs: their locks and inboxes
 tree.py                the files that travel, by their names
 process.py             child processes that end with their parent
 

@@ -1,4 +1,8 @@
-"""Connection to a Ray cluster: in bounded time, one line if it fails, no output of Ray's own."""
+"""Connection to a Ray cluster: in bounded time, one line if it fails, no output of Ray's own.
+
+`python -m targetnet.agents.cluster.connect ADDRESS` tries to join one and prints one JSON object:
+the address of the head, or why it cannot be joined.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +22,13 @@ from targetnet.rl_core.errors import RlCoreError, in_one_line, quoted, reason_of
 from targetnet.rl_core.extras import require_package
 from targetnet.rl_core.own_function import code_directory
 
-_SECONDS = 40.0  # for a whole try; Ray itself would try for minutes
+_SECONDS = 40.0  # for a whole try; Ray itself would try for two minutes
 _KNOCK_SECONDS = 5.0  # until a machine answers at all
 _MOST_SHOWN = 400  # characters of Ray's own words
 
 
 class ClusterError(RlCoreError, ConnectionError):
     """A cluster that cannot be used."""
-
-
-def require_ray(who: str = "--ray") -> None:
-    """Checks that Ray is installed.
-
-    Args:
-      who: needs it.
-
-    Raises:
-      ClusterError: it is not; the message says how to install it.
-    """
-    require_package("ray", f"{who} needs Ray", "ray", ClusterError)
 
 
 @contextlib.contextmanager
@@ -49,10 +41,9 @@ def connected(address: str) -> Iterator[None]:
     Raises:
       ClusterError: there is none, or it cannot be used; one line that says why.
     """
-    require_ray()
+    require_package("ray", "--ray needs Ray", "ray", ClusterError)
     _require_address(address)
-    found = _probed(address)
-    with _joined(found, address):
+    with _joined(_probed(address), address):
         yield
 
 
@@ -67,7 +58,8 @@ def started_here(cpus: int, store_bytes: int) -> Iterator[None]:
     Raises:
       ClusterError: it cannot be started.
     """
-    require_ray("loop = 'remote' (without --ray off)")
+    who = "loop = 'remote' (without --ray off) needs Ray"
+    require_package("ray", who, "ray", ClusterError)
     how = {"num_cpus": cpus, "object_store_memory": store_bytes, "include_dashboard": False}
     with _joined("local", "this machine", **how):
         yield
@@ -77,7 +69,7 @@ def started_here(cpus: int, store_bytes: int) -> Iterator[None]:
 def _joined(address: str, name: str, **how: Any) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        join(address, **how)
+        _join(address, **how)
     except Exception as error:  # whatever Ray raises: there are many kinds
         raise _refused(name, error) from None
     finally:
@@ -92,21 +84,16 @@ def _joined(address: str, name: str, **how: Any) -> Iterator[None]:
         ray.shutdown()
 
 
-def join(address: str, **how: Any) -> str:
-    """Joins a cluster without a bound of time, quietly; returns the address of its head.
-
-    Args:
-      how: more of `ray.init`'s arguments.
-
-    Raises:
-      Exception: whatever Ray raises.
-    """
+def _join(address: str, **how: Any) -> str:
+    """Joins a cluster quietly, in whatever time Ray takes; returns the address of its head."""
     # Read when Ray is imported. Nothing is reported to anybody.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of that
     import ray
+    from ray._private import worker
 
-    _silence()
+    if hasattr(worker, "print_to_stdstream"):  # private: without it nodes' reports are shown
+        worker.print_to_stdstream = lambda *_, **__: None
     job = ray.job_config.JobConfig()
     job._py_driver_sys_path = _SearchPath()  # private: without it Ray adds the current directory
     ray.init(
@@ -124,16 +111,8 @@ class _SearchPath(list[str]):
         super().extend(place for place in places if place in own)
 
 
-def _silence() -> None:
-    """Keeps what nodes report off the screen; it is in Ray's own logs."""
-    from ray._private import worker
-
-    if hasattr(worker, "print_to_stdstream"):  # private: without it there are more lines
-        worker.print_to_stdstream = lambda *_, **__: None
-
-
 def _require_address(address: str) -> None:
-    """Checks what can be known without Ray; a machine that does not answer is told at once."""
+    """Checks what can be known without Ray; a machine that does not answer is named at once."""
     if address == "auto":
         return
     host, colon, port = address.rpartition(":")
@@ -153,7 +132,7 @@ def _require_address(address: str) -> None:
 
 def _probed(address: str) -> str:
     """Tries in another process, which Ray may keep waiting or end; returns the head's address."""
-    command = [sys.executable, "-P", "-m", "targetnet.agents.cluster.probe", address]
+    command = [sys.executable, "-P", "-m", __name__, address]
     try:
         tried = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, text=True
@@ -183,3 +162,11 @@ def _refused(address: str, why: object) -> ClusterError:
     if address == "auto":
         what = "cannot use a Ray cluster of this machine"
     return ClusterError(f"{what}: {in_one_line(why, _MOST_SHOWN)}")
+
+
+if __name__ == "__main__":
+    try:
+        said = {"address": _join(sys.argv[1])}
+    except BaseException as error:  # Ray also raises SystemExit
+        said = {"error": f"{error}" or type(error).__name__}
+    print(json.dumps(said), flush=True)

@@ -31,8 +31,7 @@ def start_child(
       command: program and arguments.
       log: file to which its output is appended.
       environment: variables beside those of this process.
-      cwd: its directory.
-      pass_fds: descriptors that it inherits.
+      cwd, pass_fds: as for `subprocess.Popen`.
 
     Raises:
       OSError: it cannot be started.

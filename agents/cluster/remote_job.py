@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from targetnet.agents.cluster.actor import JobActor, JobCancelled, NodeLost
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.local_mirror import LocalMirror, LocalRuns
-from targetnet.agents.cluster.messages import JobInputs
-from targetnet.agents.cluster.nodes import HealthyNodes, NoNodeLeft
+from targetnet.agents.cluster.job_actor import JobActor, JobCancelled, NodeLost
+from targetnet.agents.cluster.job_inputs import JobInputs
+from targetnet.agents.cluster.local_mirror import LocalMirror
+from targetnet.agents.cluster.local_runs import LocalRuns
+from targetnet.agents.cluster.nodes import Nodes, NoNodeLeft
 from targetnet.agents.cluster.remote_job_session import RemoteJobSession
 from targetnet.rl_core.errors import RlCoreError, in_one_line, reason_of
 
@@ -26,12 +27,11 @@ class RemoteJob:
       name: of the job, on the screen.
       command: this Python and its arguments; on the node it is the node's Python.
       log: file to which the process's output is appended.
-      portable: what it needs of this machine.
-      nodes: those that may be used.
+      inputs: what it needs of this machine.
+      nodes: those of the cluster.
       say: shows one line.
 
-    Attributes:
-      how: how it ended, in words.
+    `how` says how it ended, in words.
     """
 
     def __init__(
@@ -39,18 +39,16 @@ class RemoteJob:
         name: str,
         command: Sequence[str],
         log: Path,
-        portable: JobInputs,
-        nodes: HealthyNodes,
+        inputs: JobInputs,
+        nodes: Nodes,
         say: Callable[[str], None],
     ) -> None:
         assert command[0] == sys.executable
-        self._name, self._log, self._portable, self._say = name, log, portable, say
+        self._name, self._log, self._inputs, self._say = name, log, inputs, say
         self._nodes = nodes
-        self._arguments = portable.arguments(command)
-        self._home, self._runs = (
-            LocalMirror(portable.tree),
-            LocalRuns(portable.tree, portable.names()),
-        )
+        self._arguments = inputs.arguments(command)
+        self._home = LocalMirror(inputs.tree)
+        self._runs = LocalRuns(inputs.tree, inputs.names())
         self._deaths, self.how = 0, ""
         self._code: int | None = None
         self._fault: BaseException | None = None
@@ -105,42 +103,35 @@ class RemoteJob:
             self._fault = fault
 
     def _anywhere(self) -> int:
-        """Runs the job on one node after the other, until it ends; returns its exit code.
-
-        Raises:
-          RlCoreError: it cannot be run, or nodes die again and again.
-          NoNodeLeft: all nodes have a fault.
-          JobCancelled: it was killed, or interrupted before it began.
-        """
+        """Runs the job on one node after the other, until it ends; returns its exit code."""
+        inputs = self._inputs
         while True:
-            self._nodes.require_one(self._portable.cpus)
-            actor = JobActor(self._portable, self._nodes, self._interrupted, self._killed)
-            session = RemoteJobSession(
-                actor, self._home, self._runs, self._portable, self._log, self._kept
+            actor = JobActor(
+                inputs.tree.name, inputs.cpus, self._nodes, self._interrupted, self._killed
             )
             try:
-                about = actor.arrive()
-                # Another job may have found its fault while this one waited for room.
-                if about.id not in self._nodes.faulty:
-                    session.begin(self._arguments, about)
-                    return session.follow()
+                node = actor.arrive()
+                session = RemoteJobSession(
+                    actor, node, self._home, self._runs, inputs, self._log, self._kept
+                )
+                session.begin(self._arguments)
+                return session.follow()
             except NodeLost as lost:
-                self._lost(actor.node or "its node", lost)
+                self._lost(actor.node.host if actor.node else "its node", lost)
             except NoNodeLeft:
                 raise
             except ClusterError as fault:  # of the node: nothing of the job ends in one
-                self._nodes.note(actor.node_id, actor.node, str(fault))
-                self._leaves(actor.node, fault)
+                if actor.node is None:
+                    raise
+                self._nodes.note_fault(actor.node.id, str(fault))
+                what = f"{self._name}: {actor.node.host} cannot be used: {in_one_line(fault, 300)}"
+                self._unless_interrupted(what)
+                self._say(f"{what}; it goes on elsewhere, and no run goes there any more")
             finally:
                 actor.end()
 
     def _lost(self, node: str, why: NodeLost) -> None:
-        """Counts a node that has died.
-
-        Raises:
-          JobCancelled: the job was to end anyway.
-          ClusterError: nodes die again and again.
-        """
+        """Counts a node that has died; raises ClusterError if nodes do so again and again."""
         self._deaths += 1
         line = f"{self._name}: lost {node}: {why}"
         self._unless_interrupted(line)
@@ -149,16 +140,6 @@ class RemoteJob:
                 f"{line}, the {self._deaths}th without a new checkpoint in between"
             ) from None
         self._say(f"{line}; it goes on elsewhere from its last checkpoint")
-
-    def _leaves(self, node: str, fault: ClusterError) -> None:
-        """Tells of a node with a fault.
-
-        Raises:
-          JobCancelled: the job was to end anyway.
-        """
-        line = f"{self._name}: {node} cannot be used: {in_one_line(fault, 300)}"
-        self._unless_interrupted(line)
-        self._say(f"{line}; it goes on elsewhere, and no run goes there any more")
 
     def _unless_interrupted(self, line: str) -> None:
         if self._interrupted.is_set():

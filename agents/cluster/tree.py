@@ -17,64 +17,57 @@ from targetnet.rl_core.checkpoint.store import is_checkpoint_file
 from targetnet.rl_core.control.population import CHANGE, is_member_name
 from targetnet.rl_core.errors import RunDirError
 
-LOG, STATE = "control/log.jsonl", "control/state.json"
-CHECKPOINTS = "checkpoints"
+LOG, STATE, MOVED = "control/log.jsonl", "control/state.json", "control/moved"
+CHECKPOINTS, MANIFEST, EVENTS = "checkpoints", "manifest.json", "events.out.tfevents."
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{8,15}", re.ASCII)
-_STAY = {"control/lock", "control/token", "control/moved", MACHINES}
-_EVENTS = "events.out.tfevents."
+_STAY = {"control/lock", "control/token", MOVED, MACHINES}
 
 
 class FilePlace(NamedTuple):
-    """A file's place in a tree.
+    """A file's place in a tree."""
 
-    Attributes:
-      run: "" for the run itself, or "m03/" for a member of a population.
-      name: path within the run, such as "control/log.jsonl".
-    """
+    run: str  # "" for the run itself, or "m03/" for a member of a population
+    name: str  # path within the run, such as "control/log.jsonl"
 
-    run: str
-    name: str
+    @property
+    def grows(self) -> bool:
+        """Says whether the file is only ever appended to; others are replaced as a whole."""
+        return self.name in (LOG, "control/trace.bin", "control/arrivals.bin") or (
+            self.name.startswith(EVENTS)
+        )
+
+    @property
+    def may_vanish(self) -> bool:
+        """Says whether a run that goes on may remove this file."""
+        return self.name in (*OF_ITS_END, CHANGE) or self.name.startswith(EVENTS)
 
 
 def place_of(path: str) -> FilePlace | None:
-    """Returns where a file belongs; None if it is none that travels."""
+    """Returns where a file outside checkpoints belongs; None if it is none that travels."""
     first, slash, _ = path.partition("/")
     run = f"{first}/" if slash and is_member_name(first) else ""
     name = path.removeprefix(run)
     directory, _, last = name.rpartition("/")
-    plain = directory in ("", "control") and _NAME.fullmatch(last) and name not in _STAY
-    kept = name.startswith(f"{CHECKPOINTS}/") and is_checkpoint_file(
-        name.removeprefix(f"{CHECKPOINTS}/")
-    )
-    return FilePlace(run, name) if plain or kept else None
+    travels = directory in ("", "control") and _NAME.fullmatch(last) and name not in _STAY
+    return FilePlace(run, name) if travels else None
 
 
-def grows(name: str) -> bool:
-    """Says whether a file of a run is only ever appended to; others are replaced as a whole."""
-    return name in (LOG, "control/trace.bin", "control/arrivals.bin") or name.startswith(_EVENTS)
-
-
-def may_vanish(name: str) -> bool:
-    """Says whether a run that goes on may remove this file."""
-    return name in (*OF_ITS_END, CHANGE) or name.startswith(_EVENTS)
-
-
-def plain_files(tree: Path) -> Iterator[str]:
-    """Yields the files outside checkpoints that there are."""
-    yield from _files(tree, "", ("", "control/"))
-    for run in runs_in(tree):
-        if run:
-            yield from _files(tree, run, ("", "control/"))
+def plain_files(tree: Path) -> dict[str, FilePlace]:
+    """Returns the files outside checkpoints that there are, by their paths in the tree."""
+    places = [f"{run}{directory}" for run in {"": None} | dict.fromkeys(runs_in(tree))
+              for directory in ("", "control/")]  # fmt: skip
+    found = [f"{place}{name}" for place in places for name in _files(tree / place)]
+    return {path: place for path in found if (place := place_of(path))}
 
 
 def checkpoint_files(tree: Path, run: str) -> Iterator[str]:
     """Yields the files of a run's checkpoints, those of rows first and manifests last."""
-    place = f"{run}{CHECKPOINTS}/"
-    yield from _files(tree, place, ("rows/",))
-    for number in checkpoints_in(tree, run):
-        found = sorted(_files(tree, place, (f"{number:08d}/",)), key=_is_manifest)
-        yield from found
+    for directory in ("rows", *(f"{number:08d}" for number in checkpoints_in(tree, run))):
+        names = _files(tree / run / CHECKPOINTS / directory)
+        for name in sorted(names, key=lambda name: (name == MANIFEST, name)):
+            if is_checkpoint_file(f"{directory}/{name}"):
+                yield f"{run}{CHECKPOINTS}/{directory}/{name}"
 
 
 def checkpoints_in(tree: Path, run: str) -> list[int]:
@@ -105,24 +98,16 @@ def require_no_links(tree: Path) -> None:
 
 def runs_in(tree: Path) -> list[str]:
     """Returns the members of a population as "m00/", ...; or "", the run itself."""
-    members = [f"{name}/" for name in sorted(_names(tree)) if is_member_name(name)]
-    return members or [""]
+    return [f"{name}/" for name in _names(tree) if is_member_name(name)] or [""]
 
 
-def _files(tree: Path, place: str, directories: tuple[str, ...]) -> Iterator[str]:
-    for directory in directories:
-        for name in sorted(_names(tree / place / directory)):
-            path = f"{place}{directory}{name}"
-            if place_of(path) and (tree / path).is_file() and not (tree / path).is_symlink():
-                yield path
+def _files(directory: Path) -> list[str]:
+    paths = [directory / name for name in _names(directory)]
+    return [path.name for path in paths if path.is_file() and not path.is_symlink()]
 
 
 def _names(directory: Path) -> list[str]:
     try:
-        return os.listdir(directory)  # noqa: PTH208 - names are all that is wanted
+        return sorted(os.listdir(directory))  # noqa: PTH208 - names are all that is wanted
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _is_manifest(path: str) -> bool:
-    return path.endswith("/manifest.json")

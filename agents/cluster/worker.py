@@ -1,119 +1,64 @@
 """One job on a node: its process, and the reading and writing of its files for the machine at home.
 
 `Worker` becomes a Ray actor. It does nothing by itself: home asks for everything, so that what is
-at home is known there. Nothing here needs Ray. Each job has a scratch directory, which is removed
-at its end or by the next job there.
+at home is known there. Nothing here needs Ray, whose own transport carries and checks what is said.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
+import hashlib
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from targetnet.agents.cluster import tree
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.messages import PIECE, LocalOffset, NodeReport
-from targetnet.agents.cluster.node_files import NodeFiles
 from targetnet.agents.cluster.process import last_line, start_child
+from targetnet.agents.cluster.scratch import Scratch
+from targetnet.agents.saved.directory import RESULT
+from targetnet.rl_core.checkpoint.store import CheckpointError, read_manifest
 from targetnet.rl_core.control.files import ControlFiles
-from targetnet.rl_core.files import write_whole
+from targetnet.rl_core.files import open_regular, write_whole
 from targetnet.rl_core.own_function import CODE_DIRECTORY
-
-_LOCK = "lock"
-
-
-class Scratch:
-    """A directory of its own, below `targetnet-<user>` in the directory for temporary files.
-
-    A lock says that it is in use. It is inherited by the child processes that get `lock`, and the
-    system releases it once all of them have ended, however they did. So a directory whose lock is
-    free belongs to nobody, and the next job on the node removes it.
-
-    Attributes:
-      path: the directory.
-      lock: descriptor of its locked file.
-
-    Raises:
-      ClusterError: it cannot be made.
-    """
-
-    def __init__(self) -> None:
-        above = Path(tempfile.gettempdir()) / f"targetnet-{os.getuid()}"
-        try:
-            above.mkdir(mode=0o700, exist_ok=True)
-            status = above.lstat()
-            # Anybody may write where temporary files are, and may have made it before.
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-                raise ClusterError(
-                    f"cannot use {above}: it must be a directory of this user, and no link"
-                )
-            with _alone(above):  # nobody may take one that is just being made for unused
-                _remove_unused(above)
-                self.path = Path(tempfile.mkdtemp(dir=above))
-                self.lock = _locked(self.path / _LOCK)
-        except OSError as error:
-            if isinstance(error, ClusterError):
-                raise
-            raise ClusterError(f"cannot write {above}: {error.strerror}") from None
-
-    def remove(self) -> None:
-        """Removes the directory."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self.lock)
-
-
-def _remove_unused(above: Path) -> None:
-    for path in above.iterdir():
-        with contextlib.suppress(OSError):
-            lock = _locked(path / _LOCK)
-            shutil.rmtree(path, ignore_errors=True)
-            os.close(lock)
-
-
-@contextlib.contextmanager
-def _alone(above: Path) -> Iterator[None]:
-    file = os.open(above / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
-
-
-def _locked(path: Path) -> int:
-    """Returns the descriptor of a file that this process locks; makes it if there is none.
-
-    Raises:
-      OSError: another process has locked it, or it is in no directory.
-    """
-    file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(file)
-        raise
-    return file
-
 
 _PROBED = 1 << 20  # bytes
 _OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
-class Worker:
-    """A job on a node.
+class NodeFile(NamedTuple):
+    """News of a file: all of it, or what was appended to one that grows."""
 
-    Args:
-      name: of the directory that the job fills.
-    """
+    path: str  # in the tree
+    offset: int  # where the bytes belong; at 0 the file comes anew
+    data: bytes
+    mark: int  # by which home says what it has: its size if it grows, else a stamp
+
+
+class NodeReport(NamedTuple):
+    """News of a node."""
+
+    code: int | None  # exit code, negative if a signal ended the process; None: it is at work
+    fault: str  # why it may have failed for the node's disk; "": there is no sign of that
+    log: bytes  # the next bytes of its output
+    files: list[NodeFile]  # those that home lacks
+    gone: list[str]  # files that home has and that are no more
+    posted: set[str]  # command files that were put into inboxes now, by run and name
+    waiting: set[str]  # command files that wait in the inboxes
+    checkpoints: dict[str, list[int]]  # numbers of the checkpoints of each run that has any
+
+
+Digests = dict[str, tuple[int, str]]  # path of a file that grows -> its size and SHA-256
+
+
+class Worker:
+    """A job on a node; `name` is that of the directory that it fills."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -121,89 +66,101 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def prepare(self) -> None:
-        """Makes the scratch directory.
-
-        Raises:
-          ClusterError: it cannot be made.
-        """
+        """Makes the scratch directory."""
         self._scratch = Scratch()
-        self._work.mkdir()
+        self._place = self._scratch.path
+        self._tree = self._place / "work" / self._name
+        self._tree.parent.mkdir()
 
-    def put(self, path: str, offset: int, data: bytes) -> None:
-        """Writes a piece of a file: of the tree's, or of one beside it."""
-        place = self._work / path
+    def put(self, path: str, data: bytes) -> None:
+        """Writes a file: of the tree, or one beside it."""
+        place = self._tree.parent / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("r+b" if offset else "wb") as file:
-            file.seek(offset)
-            file.write(data)
+        place.write_bytes(data)
 
     def start(self, arguments: Sequence[str], code_directory: str) -> None:
         """Starts the process: this Python with these arguments, in the scratch directory.
 
         Args:
           code_directory: where home has the user's code; the node may have it too.
-
-        Raises:
-          ClusterError: it cannot be started.
         """
         assert self._scratch is not None
-        environment = {CODE_DIRECTORY: code_directory}
+        command, environment = [sys.executable, *arguments], {CODE_DIRECTORY: code_directory}
         try:
             self._process = start_child(
-                [sys.executable, *arguments], self._log, environment,
-                cwd=self._work, pass_fds=[self._scratch.lock],
+                command, self._place / "output", environment,
+                cwd=self._tree.parent, pass_fds=[self._scratch.lock],
             )  # fmt: skip
         except OSError as error:
             raise ClusterError(f"cannot start {sys.executable}: {error.strerror}") from None
 
-    def look(self, have: Mapping[str, LocalOffset], log: int, *, last: bool = False) -> NodeReport:
+    def look(
+        self,
+        have: Mapping[str, int],
+        log: int,
+        post: Mapping[str, bytes | None],
+        *,
+        last: bool = False,
+    ) -> NodeReport:
         """Returns what is new since home has looked before.
 
         Args:
-          have: what home has, by path.
+          have: marks of the files that home has, by path.
           log: bytes that it has of the process's output.
+          post: command files for the inboxes, by run and name; None takes one back, unless the
+            run was faster.
           last: everything else is at home, so that results may follow.
         """
+        posted = self._post(post)
         # First: what the process wrote before it ended is seen below.
         code = self._process.poll() if self._process else None
         # Before the files: the answer to a command file that is gone is in the log by now.
-        command_files, checkpoints = self._files.command_files(), self._files.checkpoints()
-        output = _output(self._log, log)
-        pieces, gone, more = self._files.new(have, last=last)
-        more = more or len(output) == PIECE
-        fault = _fault_of_disk(self._work.parent, self._log) if code else ""
-        return NodeReport(code, fault, output, pieces, gone, command_files, checkpoints, more)
+        runs = tree.runs_in(self._tree)
+        waiting = {f"{run}{path.name}" for run in runs for path in self._inbox(run).glob("*.json")}
+        # Before its first member is there, a population looks like a run of its own.
+        checkpoints = {
+            run: numbers for run in runs if (numbers := tree.checkpoints_in(self._tree, run))
+        }
+        files, gone = self._new_files(have, last=last)
+        output = b""
+        with contextlib.suppress(FileNotFoundError), (self._place / "output").open("rb") as file:
+            file.seek(log)
+            output = file.read()
+        fault = _fault_of_disk(self._place) if code else ""
+        return NodeReport(code, fault, output, files, gone, posted, waiting, checkpoints)
 
-    def hold(self, run: str, number: int) -> bytes | None:
-        """Keeps a checkpoint until `let_go`; see `NodeFiles.hold`."""
-        return self._files.hold(run, number)
+    def hold(self, run: str, number: int) -> tuple[bytes, Digests] | None:
+        """Keeps a checkpoint until the next one is held, even if the run removes it.
 
-    def read_held(self, name: str, offset: int) -> bytes:
-        """Returns a piece of a file of the checkpoint that is held."""
-        return self._files.read_held(name, offset)
-
-    def let_go(self) -> None:
-        """Forgets the checkpoint that is held."""
-        self._files.let_go()
-
-    def digests(self, sizes: Mapping[str, int]) -> dict[str, str]:
-        """Returns the SHA-256 of the first bytes of files."""
-        return self._files.digests(sizes)
-
-    def post(self, run: str, name: str, command_file: bytes | None) -> bool:
-        """Puts a command file into the inbox of a run; returns False if it has none yet.
-
-        Args:
-          command_file: None takes the one of this name back, unless the run was faster.
+        Returns its manifest, and `digests`, taken after it was written; None if it is no more.
         """
-        inbox = ControlFiles(self._work / self._name / run).inbox
-        if not inbox.is_dir():
-            return False
-        if command_file is None:
-            (inbox / name).unlink(missing_ok=True)
-        else:
-            write_whole(inbox / name, command_file)
-        return True
+        held, of_run = self._place / "held", self._tree / run / tree.CHECKPOINTS
+        shutil.rmtree(held, ignore_errors=True)
+        place = of_run / f"{number:08d}"
+        try:
+            manifest = read_manifest(place)
+            (held / "rows").mkdir(parents=True)
+            for name in (*manifest.files, tree.MANIFEST):
+                (held / name).hardlink_to(place / name)
+            for name in manifest.chunks:
+                (held / "rows" / name).hardlink_to(of_run / "rows" / name)
+            return (held / tree.MANIFEST).read_bytes(), self.digests(run)
+        except (CheckpointError, FileNotFoundError):
+            return None
+
+    def digests(self, run: str) -> Digests:
+        """Returns sizes and digests of the files of a run that grow."""
+        found = {}
+        for path, place in tree.plain_files(self._tree).items():
+            if place.run == run and place.grows and (file := self._new_file(path, place, None)):
+                found[path] = len(file.data), hashlib.sha256(file.data).hexdigest()
+        return found
+
+    def read(self, path: str, size: int) -> bytes:
+        """Returns the first bytes of a file: of the tree, or of the `held` checkpoint."""
+        place = self._place if path.startswith("held/") else self._tree
+        with open_regular(place / path) as file:
+            return file.read(size)
 
     def interrupt(self) -> None:
         """Lets the process save and end."""
@@ -218,21 +175,60 @@ class Worker:
         if self._scratch:
             self._scratch.remove()
 
-    @property
-    def _work(self) -> Path:
-        assert self._scratch is not None
-        return self._scratch.path / "work"
+    def _post(self, post: Mapping[str, bytes | None]) -> set[str]:
+        posted = set()
+        open_runs = [run for run in tree.runs_in(self._tree) if self._inbox(run).is_dir()]
+        for key, data in post.items():
+            run, slash, name = key.rpartition("/")
+            if (run := f"{run}{slash}") in open_runs:
+                if data is None:
+                    (self._inbox(run) / name).unlink(missing_ok=True)
+                else:
+                    write_whole(self._inbox(run) / name, data)
+                    posted.add(key)
+        return posted
 
-    @property
-    def _log(self) -> Path:
-        return self._work.parent / "output"
+    def _new_files(
+        self, have: Mapping[str, int], *, last: bool
+    ) -> tuple[list[NodeFile], list[str]]:
+        there = tree.plain_files(self._tree)
+        gone = [path for path in have if path not in there]
+        # A state says how long the log was: it is read before the log, and handed on after it.
+        order = sorted(there, key=lambda path: there[path].name != tree.STATE)
+        found = [
+            self._new_file(path, there[path], have.get(path))
+            for path in order
+            if last or there[path].name != RESULT
+        ]
+        files = [file for file in found if file is not None]
+        return sorted(files, key=lambda file: there[file.path].name == tree.STATE), gone
 
-    @property
-    def _files(self) -> NodeFiles:
-        return NodeFiles(self._work / self._name, self._work.parent / "held")
+    def _new_file(self, path: str, place: tree.FilePlace, have: int | None) -> NodeFile | None:
+        """Returns what home lacks of a file; None if it has all of it."""
+        try:
+            with open_regular(self._tree / path) as file:
+                status = os.fstat(file.fileno())
+                size, offset = status.st_size, 0
+                mark = hash((status.st_ino, status.st_mtime_ns, size))  # it is replaced by renaming
+                if place.grows:
+                    offset = have if have is not None and have <= size else 0
+                    file.seek(offset)
+                elif have == mark:
+                    return None
+                data = file.read()
+        except (OSError, ValueError):  # it is gone again, or is no file
+            return None
+        if place.name == tree.LOG:
+            data = data[: data.rfind(b"\n") + 1]  # whole lines only
+        if place.grows:
+            mark = offset + len(data)
+        return NodeFile(path, offset, data, mark) if data or have is None else None
+
+    def _inbox(self, run: str) -> Path:
+        return ControlFiles(self._tree / run).inbox
 
 
-def _fault_of_disk(place: Path, log: Path) -> str:
+def _fault_of_disk(place: Path) -> str:
     """Returns why a process that failed may have failed for its disk; "" if there is no sign of it.
 
     What it could not write may be removed by now, so that there is room again: therefore its last
@@ -240,21 +236,9 @@ def _fault_of_disk(place: Path, log: Path) -> str:
     """
     probe = place / "probe"
     try:
-        with probe.open("wb") as file:
-            file.write(bytes(_PROBED))
-            file.flush()
-            os.fsync(file.fileno())
+        write_whole(probe, bytes(_PROBED))
         probe.unlink()
     except OSError as error:
         return f"cannot write {place}: {error.strerror}"
-    last = last_line(log)
+    last = last_line(place / "output")
     return last if any(os.strerror(code) in last for code in _OF_DISKS) else ""
-
-
-def _output(path: Path, offset: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read(PIECE)
-    except FileNotFoundError:
-        return b""

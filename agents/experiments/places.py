@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from targetnet.agents.cluster.messages import JobInputs
+from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.process import start_child
 from targetnet.rl_core.errors import ConfigError, RlCoreError
 from targetnet.rl_core.machine import cores

@@ -9,7 +9,15 @@ import numpy as np
 
 from targetnet.agents.config.envs import byte_bounds
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.remote.deliveries import Answer, Delivery, Request, Weights, fault_of, kind_of
+from targetnet.agents.remote.deliveries import (
+    ActorReady,
+    Answer,
+    Delivery,
+    Request,
+    Weights,
+    fault_of,
+    kind_of,
+)
 from targetnet.agents.remote.numpy_policy import NumpyPolicy, can_serve
 from targetnet.agents.remote.priorities import td_errors
 from targetnet.envs import Envs, Episode, Step, make_envs
@@ -36,13 +44,6 @@ class Collector:
     What it delivers depends on its number, the config, the requests so far and their weights, and
     on nothing else. So an actor that is lost can be made again.
 
-    Args:
-      config: of the run.
-      actor: its number, from 0.
-
-    Attributes:
-      kind: of its envs, in words.
-
     Raises:
       RlCoreError: the envs or the network cannot be made.
     """
@@ -65,10 +66,7 @@ class Collector:
         self._step: Step | None = None  # the last one; None before the first
 
     def restore(self, delivered: int, lanes: list[dict[str, Any]]) -> list[str]:
-        """Brings the envs to where they were after so many deliveries.
-
-        Args:
-          lanes: what `Envs.state` said then.
+        """Brings the envs to where they were after so many deliveries, by `Envs.state` of then.
 
         Returns:
           A message for each env that did not come back the same. It begins a new episode.
@@ -140,12 +138,28 @@ class Collector:
         return lanes
 
 
-class _Rows:
-    """The rows of one delivery in the making.
+def bring_back(
+    collectors: dict[int, Collector],
+    config: DqnConfig,
+    actor: int,
+    delivered: int,
+    lanes: list[dict[str, Any]],
+) -> ActorReady:
+    """Makes an actor's collector where there is none yet, and restores it.
 
-    Args:
-      envs: whose; steps: T.
+    A mistake that the user can mend comes again and again: it is an answer, and no loss.
     """
+    try:
+        if actor not in collectors:
+            collectors[actor] = Collector(config, actor)
+        problems = collectors[actor].restore(delivered, lanes)
+        return ActorReady(actor, tuple(problems), collectors[actor].kind)
+    except RlCoreError as error:
+        return ActorReady(actor, fault=fault_of(error, actor, delivered, config.seed))
+
+
+class _Rows:
+    """The rows of one delivery in the making."""
 
     def __init__(self, envs: Envs, steps: int) -> None:
         lead = steps + 1, envs.num_envs

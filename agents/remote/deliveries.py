@@ -24,19 +24,12 @@ _KINDS: dict[str, type[RlCoreError]] = {
 
 
 class Request(NamedTuple):
-    """One delivery that is asked for.
+    """One delivery that is asked for."""
 
-    Attributes:
-      number: of the delivery within its actor, from 0.
-      weights: number of the weights to act with; see `Transport.publish`.
-      updates: gradient steps that had been made when it was asked for.
-      live: epsilon of this actor, and the values of `sent_beside_epsilon`.
-    """
-
-    number: int
-    weights: int
-    updates: int
-    live: dict[str, float]
+    number: int  # of the delivery within its actor, from 0
+    weights: int  # number of the weights to act with
+    updates: int  # gradient steps that had been made when it was asked for
+    live: dict[str, float]  # epsilon of this actor, and the values of `sent_beside_epsilon`
 
 
 def sent_beside_epsilon(config: DqnConfig) -> tuple[str, ...]:
@@ -82,22 +75,13 @@ class Delivery(NamedTuple):
 
 
 class ActorFault(NamedTuple):
-    """An error in place of a delivery: of an env, or any other that the user can mend.
-
-    A `Delivery` comes in one piece or not at all.
-
-    Attributes:
-      actor, number: as of a delivery.
-      kind: name of the error's class, or of the nearest one above it in targetnet.rl_core.errors.
-      text: its message.
-      env_steps: transitions of this delivery up to and including the faulty one.
-    """
+    """An error in place of a delivery: of an env, or any other that the user can mend."""
 
     actor: int
     number: int
-    kind: str
+    kind: str  # name of its class, or of the nearest one above it in targetnet.rl_core.errors
     text: str
-    env_steps: int
+    env_steps: int  # transitions of this delivery up to and including the faulty one
 
     def checksum(self) -> int:
         """Returns a CRC-32 of the message."""
@@ -124,21 +108,12 @@ Answer = Delivery | ActorFault
 
 
 class ActorReady(NamedTuple):
-    """Word of an actor, new or in a lost one's place, that it is there.
-
-    It comes before its answers.
-
-    Attributes:
-      actor: its number.
-      problems: a message for each env that did not come back the same.
-      kind: of its envs, as `kind_of` tells it.
-      fault: why they could not be made or brought back; None if they were.
-    """
+    """Word of an actor, new or in a lost one's place, that it is there: before its answers."""
 
     actor: int
-    problems: tuple[str, ...] = ()
-    kind: str = ""
-    fault: ActorFault | None = None
+    problems: tuple[str, ...] = ()  # a message for each env that did not come back the same
+    kind: str = ""  # of its envs, as `kind_of` tells it
+    fault: ActorFault | None = None  # why they could not be made or brought back
 
 
 def kind_of(envs: Envs) -> str:
@@ -163,11 +138,7 @@ def delivered(answer: Answer) -> Delivery:
 
 
 class ActorLost(Exception):
-    """An actor ended without an answer. It ends no run: another one takes its place.
-
-    Attributes:
-      actor: its number; reason: in a few words.
-    """
+    """An actor ended without an answer. It ends no run: another one takes its place."""
 
     def __init__(self, actor: int, reason: str) -> None:
         super().__init__(f"actor {actor}: {reason}")

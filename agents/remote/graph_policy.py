@@ -21,13 +21,7 @@ _SCOPE = "online"
 
 
 class GraphPolicy:
-    """Action values of a config's network, with noise if it is noisy.
-
-    Args:
-      config: of the run.
-      envs: of the actor.
-      actor: its number; each actor draws noise of its own.
-    """
+    """Action values of a config's network; each actor draws noise of its own if it is noisy."""
 
     def __init__(self, config: DqnConfig, envs: Envs, actor: int) -> None:
         self._names = config.own_live_names
@@ -53,12 +47,7 @@ class GraphPolicy:
     def values(
         self, observation: np.ndarray, time_step: int, live: Mapping[str, float]
     ) -> np.ndarray:
-        """[M, ...] observations -> [M, A] float32.
-
-        Args:
-          time_step: of the actor; it picks the noise.
-          live: the user's own live values.
-        """
+        """[M, ...] observations -> [M, A] float32; the time step picks the noise."""
         own = [np.float32(live[name]) for name in self._names]
         values: np.ndarray = self._call(observation, np.array([time_step], np.int64), *own)
         return values

@@ -9,9 +9,6 @@ Free running, after Horgan et al. (2018), https://arxiv.org/abs/1803.00933. Each
 `actor_ahead` requests. Whenever a delivery arrives, it is stored, the updates that are due then are
 made, and its actor is asked again with the present weights. All of that follows from the order of
 the arrivals, which is recorded: `agents/remote/actor_pool.py`.
-
-While the successor of a lost actor repeats the running episodes, the others deliver. In phases
-the learner waits for it at the phase's end.
 """
 
 from __future__ import annotations
@@ -23,8 +20,7 @@ import numpy as np
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent, LearnStats
 from targetnet.agents.loops.plain import NO_ACTIONS, LoopState, Tick, telling_env_step, updates_of
-from targetnet.agents.remote.actor_pool import ActorPool
-from targetnet.agents.remote.actor_replacement import StoppedWaiting
+from targetnet.agents.remote.actor_pool import ActorPool, StoppedWaiting
 from targetnet.agents.remote.deliveries import Delivery, delivered, sent_beside_epsilon
 from targetnet.agents.remote.remote_envs import RemoteEnvs
 from targetnet.envs import Envs, Episode
@@ -34,13 +30,10 @@ from targetnet.rl_core.arguments import require_a
 def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
     """Trains like `training_loop`, but yields one tick per phase, or free running per delivery.
 
-    A live value that is set at a safe point holds for the updates and the requests after it;
-    schedules are read there too.
-
-    Args:
-      envs: a `RemoteEnvs`.
+    A live value that is set at a safe point holds for the updates and the requests after it.
 
     Raises:
+      ArgumentError: `envs` is no `RemoteEnvs`.
       StoppedWaiting: the run was asked to stop while a phase waited for an actor that was lost. The
         phase's updates are made and its rows are not stored, so it cannot end here as a whole.
     """

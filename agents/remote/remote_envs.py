@@ -9,7 +9,7 @@ import numpy as np
 
 from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.remote.actor_pool import ActorPool, ArrivalOrder
+from targetnet.agents.remote.actor_pool import ActorPool, ArrivalOrder, PoolState
 from targetnet.agents.remote.deliveries import Request, kind_of
 from targetnet.agents.remote.transport import Transport
 from targetnet.envs import Envs, Episode, Step
@@ -18,8 +18,6 @@ from targetnet.envs import Envs, Episode, Step
 class RemoteEnvs(Envs):
     """The envs of all actors. The loop asks the actors; nobody steps these envs here.
 
-    One env is made here too, to read its spaces.
-
     Args:
       config: of the run.
       transport: to its actors, which start at once; it is closed with the envs.
@@ -27,7 +25,7 @@ class RemoteEnvs(Envs):
 
     Attributes:
       pool: the actors.
-      note: a line about where they are, for the run to show; None if there is nothing to say.
+      note: a line about where they are, for the run to show; "" if there is nothing to say.
       order: of free-running actors; whoever runs the loop sets it before. None in phases.
 
     Raises:
@@ -50,25 +48,21 @@ class RemoteEnvs(Envs):
                 here.frames_per_second, here.has_time_limit,
             )  # fmt: skip
             self.order: ArrivalOrder | None = None
-            self.note: str | None = None
+            self.note = ""
             self.pool = ActorPool(transport, config.actors, config.num_envs, say, kind_of(here))
         except BaseException:
             transport.close()
             raise
 
     def state(self) -> dict[str, Any]:
-        """Returns where the envs were after the last deliveries; see `ActorPool` for the rest."""
-        return {"lanes": self.pool.lanes()}
+        """Returns where the envs were after the last deliveries."""
+        return {"lanes": self.pool.state().lanes}
 
     def restore(self, state: dict[str, Any]) -> tuple[None, list[str]]:
-        """Brings the actors back.
-
-        Args:
-          state: `lanes`, and of the pool `delivered`, `requests` and `weights`.
-        """
+        """Brings the actors back, by the fields of `PoolState`."""
         requests = [[Request(**request) for request in of] for of in state["requests"]]
-        problems = self.pool.restore(state["delivered"], state["lanes"], requests, state["weights"])
-        return None, problems
+        kept = PoolState(state["delivered"], state["lanes"], requests, state["weights"])
+        return None, self.pool.restore(kept)
 
     def close(self) -> None:
         self.pool.close()

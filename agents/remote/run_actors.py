@@ -37,11 +37,7 @@ _WEIGHTS = re.compile(r"actors/(\d{1,18})/(.+)")  # of requests, among a checkpo
 def envs_of_run(
     config: DqnConfig, ray: str | None, say: Callable[[str], None] = lambda line: None
 ) -> Envs:
-    """Makes the envs to train on.
-
-    Args:
-      ray: where the actors of a remote loop live, as for `targetnet.agents.run.train.train`.
-      say: shows one line about these actors.
+    """Makes the envs to train on; `ray` is as for `targetnet.agents.run.train.train`.
 
     Raises:
       EnvError: the config's env cannot be made or trained on.
@@ -113,9 +109,7 @@ def keep_order(
 
     Args:
       host: where the run goes on.
-      script: arrivals of another run, which this one repeats; None: of this one, what it did after
-        the checkpoint.
-      say: shows one line.
+      script: arrivals of another run, which this one repeats; None: of this one's own.
 
     Raises:
       RunDirError: the record is damaged, or cannot be written.
@@ -123,7 +117,7 @@ def keep_order(
     if not isinstance(envs, RemoteEnvs):
         return
     envs.pool.say = say
-    if envs.note is not None:
+    if envs.note:
         say(envs.note)
     if config.actor_pace == "phases":
         return
@@ -153,19 +147,19 @@ def actors_part(envs: Envs) -> ActorsPart | None:
     """Returns what a checkpoint keeps of the actors; None without any."""
     if not isinstance(envs, RemoteEnvs):
         return None
-    pool, order = envs.pool, envs.order
+    state, order = envs.pool.state(), envs.order
     if order is not None:
         order.file.write()
     return ActorsPart(
-        delivered=pool.delivered(),
-        requests=[[RequestPart(**r._asdict()) for r in of] for of in pool.requests()],
+        delivered=[*state.delivered],
+        requests=[[RequestPart(**r._asdict()) for r in of] for of in state.requests],
         arrivals=(0, 0) if order is None else (order.file.length, order.file.seal),
     )
 
 
 def requested_weights(envs: Envs) -> dict[str, np.ndarray]:
     """Returns the weights of the requests that are not answered, for a checkpoint's variables."""
-    weights = envs.pool.weights() if isinstance(envs, RemoteEnvs) else {}
+    weights = envs.pool.state().weights if isinstance(envs, RemoteEnvs) else {}
     return {f"actors/{n}/{name}": w for n, of in weights.items() for name, w in of.items()}
 
 

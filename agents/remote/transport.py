@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.remote.collector import Collector
-from targetnet.agents.remote.deliveries import ActorReady, Answer, Request, Weights, fault_of
-from targetnet.rl_core.errors import RlCoreError
+from targetnet.agents.remote.collector import Collector, bring_back
+from targetnet.agents.remote.deliveries import ActorReady, Answer, Request, Weights
 
 # Deliveries that were taken, and the state of the envs after them, as `Collector.restore` wants.
 ResumePoint = tuple[int, list[dict[str, Any]]]
@@ -32,34 +32,20 @@ class Transport(Protocol):
           since: actor -> where it begins; (0, []) is the very beginning.
         """
 
-    def publish(self, number: int, weights: Weights) -> None:
-        """Makes weights known under a number, which requests name."""
+    def send(self, weights: Weights) -> Any:
+        """Brings weights to where actors find them; returns what names them in requests.
 
-    def forget(self, number: int) -> None:
-        """Drops weights that no further request names."""
-
-    def ask(self, actor: int, request: Request) -> None:
-        """Hands over a request; does not wait."""
-
-    def ready(self, actor: int | None, seconds: float) -> bool:
-        """Waits at most so long; says if `take`, or `take_any` for None, has something to return.
-
-        Raises:
-          ActorLost: as for `take`.
+        They are there as long as somebody has that name.
         """
 
-    def take(self, actor: int) -> Answer | ActorReady:
-        """Waits for what an actor says next: that it is there, or its oldest request's answer.
+    def ask(self, actor: int, request: Request, weights: Any) -> None:
+        """Hands over a request with the weights that `send` has named; does not wait."""
+
+    def take(self, actors: Collection[int], seconds: float | None) -> Answer | ActorReady | None:
+        """Waits for what the first of these actors says next; None: nothing within the seconds.
 
         Raises:
-          ActorLost: it ended before. All its requests are void then.
-        """
-
-    def take_any(self) -> Answer | ActorReady:
-        """Waits for what any actor says next, whichever is the first.
-
-        Raises:
-          ActorLost: as for `take`.
+          ActorLost: one ended before. All its requests are void then.
         """
 
     def close(self) -> None:
@@ -67,56 +53,35 @@ class Transport(Protocol):
 
 
 class InProcess:
-    """A transport without any way: an actor works when its answer is taken.
-
-    `take_any` takes the answers in turn.
-    """
+    """A transport without any way: an actor works when its answer is taken, several in turn."""
 
     def __init__(self, config: DqnConfig) -> None:
         self._config = config
         self._collectors: dict[int, Collector] = {}
-        self._weights: dict[int, Weights] = {}
-        self._requests: dict[int, deque[Request]] = {}
+        self._requests: dict[int, deque[tuple[Request, Weights]]] = {}
         self._back: dict[int, ActorReady] = {}  # not taken yet
         self._turn: deque[int] = deque()  # the actors, in the order in which they are asked
 
     def start(self, since: dict[int, ResumePoint]) -> None:
         for actor, begin in since.items():
-            if actor not in self._collectors:
-                self._collectors[actor] = Collector(self._config, actor)
             self._requests[actor] = deque()
-            try:
-                problems = self._collectors[actor].restore(*begin)
-            except RlCoreError as error:
-                delivered, _ = begin
-                raise fault_of(error, actor, delivered, self._config.seed).error() from error
-            self._back[actor] = ActorReady(actor, tuple(problems), self._collectors[actor].kind)
-        self._turn = deque(sorted(self._collectors))
+            self._back[actor] = bring_back(self._collectors, self._config, actor, *begin)
+        self._turn = deque(sorted(self._requests))
 
-    def publish(self, number: int, weights: Weights) -> None:
-        self._weights[number] = weights
+    def send(self, weights: Weights) -> Weights:
+        return weights
 
-    def forget(self, number: int) -> None:
-        del self._weights[number]
+    def ask(self, actor: int, request: Request, weights: Weights) -> None:
+        self._requests[actor].append((request, weights))
 
-    def ask(self, actor: int, request: Request) -> None:
-        self._requests[actor].append(request)
-
-    def ready(self, actor: int | None, seconds: float) -> bool:
-        return True
-
-    def take(self, actor: int) -> Answer | ActorReady:
+    def take(self, actors: Collection[int], seconds: float | None) -> Answer | ActorReady | None:
+        busy = (i for i in self._turn if i in actors and (i in self._back or self._requests[i]))
+        actor = next(busy)
+        if len(actors) > 1:
+            self._turn.rotate(-1 - self._turn.index(actor))
         if actor in self._back:
             return self._back.pop(actor)
-        request = self._requests[actor].popleft()
-        return self._collectors[actor].collect(request, self._weights[request.weights])
-
-    def take_any(self) -> Answer | ActorReady:
-        while not (self._requests[self._turn[0]] or self._turn[0] in self._back):
-            self._turn.rotate(-1)
-        actor = self._turn[0]
-        self._turn.rotate(-1)
-        return self.take(actor)
+        return self._collectors[actor].collect(*self._requests[actor].popleft())
 
     def close(self) -> None:
         with contextlib.ExitStack() as last:

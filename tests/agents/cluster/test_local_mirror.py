@@ -2,18 +2,19 @@
 
 import hashlib
 import json
+import shutil
 
 import numpy as np
 import pytest
 
-from targetnet.agents.cluster import node_files, tree
+from targetnet.agents.cluster import tree, worker
 from targetnet.agents.cluster.connect import ClusterError
 from targetnet.agents.cluster.local_mirror import LocalMirror
-from targetnet.agents.cluster.messages import FilePiece, LocalOffset
-from targetnet.agents.cluster.node_files import NodeFiles
+from targetnet.agents.cluster.worker import NodeFile, Worker
 from targetnet.agents.saved.directory import RESULT
 from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.files import write_whole
 
 
 @pytest.fixture
@@ -23,20 +24,20 @@ def run(tmp_path):
 
 
 @pytest.fixture
-def node(tmp_path):
+def node(tmp_path, monkeypatch):
     """A run on a node with two checkpoints and a log of two lines."""
-    path = tmp_path / "node" / "run"
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = Worker("run")
+    made.prepare()
+    path = made._tree
     (path / "control").mkdir(parents=True)
     (path / "control/log.jsonl").write_bytes(b"first\nsecond\nhal")
     store, chunks = CheckpointStore(path / "checkpoints"), {}
     for number in (1, 2):
         rows = [(number - 1, number, {"n": np.arange(number - 1, number)})]
         chunks = store.write(number, {"w": np.ones(3)}, {"a": 1}, chunks, rows)
-    return NodeFiles(path, path.parent / "held"), path
-
-
-def piece(path, data, *, offset=0, total=None, stamp=1):
-    return FilePiece(path, stamp, offset, data, offset + len(data) if total is None else total)
+    yield made, path
+    made.close()
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def piece(path, data, *, offset=0, total=None, stamp=1):
 )  # fmt: skip
 def test_a_name_that_is_none_of_a_runs_files_is_refused(run, path):
     with pytest.raises(ClusterError, match="a node sent a file named "):
-        LocalMirror(run).take(piece(path, b"hostile"))
+        LocalMirror(run).take(NodeFile(path, 0, b"hostile", 1))
     assert not [*run.parent.rglob("*")][1:]
 
 
@@ -60,19 +61,20 @@ def test_a_link_at_home_is_not_written_through(run, tmp_path):
     (run / "control").mkdir()
     (run / "control/trace.bin").symlink_to(outside)
     home = LocalMirror(run)
-    home.have["control/trace.bin"] = LocalOffset(1, 4)
+    home.have["control/trace.bin"] = 4
     with pytest.raises(OSError, match=r"cannot write .*trace\.bin"):
-        home.take(piece("control/trace.bin", b"more", offset=4))
+        home.take(NodeFile("control/trace.bin", 4, b"more", 8))
     assert outside.read_text() == "mine"
 
 
-def test_a_population_that_has_no_member_yet_names_no_checkpoints(tmp_path):
-    population = NodeFiles(tmp_path, tmp_path / "held")
-    assert population.checkpoints() == {}  # and not those of "", which is no run of its own
-    (tmp_path / "m00").mkdir()
-    assert population.checkpoints() == {}
-    CheckpointStore(tmp_path / "m00/checkpoints").write(1, {"w": np.ones(3)}, {}, {}, [])
-    assert population.checkpoints() == {"m00/": [1]}
+def test_a_population_that_has_no_member_yet_names_no_checkpoints(node):
+    population, path = node
+    shutil.rmtree(path)
+    assert population.look({}, 0, {}).checkpoints == {}  # and not of "", which is no run here
+    (path / "m00").mkdir(parents=True)
+    assert population.look({}, 0, {}).checkpoints == {}
+    CheckpointStore(path / "m00/checkpoints").write(1, {"w": np.ones(3)}, {}, {}, [])
+    assert population.look({}, 0, {}).checkpoints == {"m00/": [1]}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_nothing_is_sent_from_a_tree_with_a_link_for_a_directory(run, tmp_path, 
     (run / place).parent.mkdir(parents=True, exist_ok=True)
     (run / place).symlink_to(outside)
     with pytest.raises(RunDirError, match=f"{place} is a link"):
-        next(LocalMirror(run).begin())
+        next(LocalMirror(run).files_to_send())
 
 
 def test_rows_that_were_removed_for_newer_checkpoints_are_fetched_again(run, node):
@@ -100,27 +102,24 @@ def test_rows_that_were_removed_for_newer_checkpoints_are_fetched_again(run, nod
     assert CheckpointStore(run / "checkpoints").latest().damaged == ()
 
 
-def test_a_file_appears_once_all_of_it_is_there(run):
+def test_a_file_that_was_replaced_comes_anew_and_one_that_was_not_does_not(run, node):
+    files, path = node
+    home, name = LocalMirror(run), "config.toml"
+    for text in ("old", "new"):
+        write_whole(path / name, text.encode())
+        bring(home, files)
+        assert (run / name).read_text() == text
+    (run / name).unlink()
+    bring(home, files)
+    assert not (run / name).exists()
+
+
+@pytest.mark.parametrize("name", ["control/trace.bin", "config.toml"])
+def test_a_piece_that_nobody_asked_for_is_refused(run, name):
     home = LocalMirror(run)
-    (run / "config.toml").write_text("old")
-    home.take(piece("config.toml", b"ne", total=3))
-    assert (run / "config.toml").read_text() == "old"
-    home.take(piece("config.toml", b"w", offset=2, total=3))
-    assert (run / "config.toml").read_text() == "new"
-
-
-def test_a_file_that_was_replaced_in_between_comes_anew(run):
-    home = LocalMirror(run)
-    home.take(piece("config.toml", b"ab", total=4))
-    home.take(piece("config.toml", b"xyz", stamp=2))
-    assert (run / "config.toml").read_text() == "xyz"
-
-
-def test_a_piece_that_nobody_asked_for_is_refused(run):
-    home = LocalMirror(run)
-    home.take(piece("control/trace.bin", b"1234"))
-    with pytest.raises(ClusterError, match=r"a node sent a wrong piece of control/trace\.bin"):
-        home.take(piece("control/trace.bin", b"1234", offset=8))
+    home.take(NodeFile(name, 0, b"1234", 5))
+    with pytest.raises(ClusterError, match=f"a node sent a wrong piece of {name}"):
+        home.take(NodeFile(name, 5, b"1234", 9))
 
 
 def test_what_was_cut_on_the_node_and_has_grown_again_comes_anew(run, node):
@@ -131,19 +130,28 @@ def test_what_was_cut_on_the_node_and_has_grown_again_comes_anew(run, node):
     (path / name).write_bytes(b"2222" * 2)
     bring(home, files)
     assert (run / name).read_bytes() == b"11112222"
-    sizes = home.grown("")
-    assert not home.same(files.digests(sizes), sizes)
-    bring(home, files)
-    sizes = home.grown("")
-    assert home.same(files.digests(sizes), sizes)
+    digests = files.digests("")
+    with (path / name).open("ab") as trace:  # after the checkpoint
+        trace.write(b"3333")
+    with pytest.raises(ClusterError, match=r"trace\.bin came damaged"):
+        home.correct(digests, lambda name, size: b"x" * size)
+    home.correct(digests, files.read)
     assert (run / name).read_bytes() == b"2222" * 2
+    bring(home, files)
+    assert (run / name).read_bytes() == b"2222" * 2 + b"3333"
+    home.correct(digests, lambda *_: pytest.fail("it is the same"))
+
+
+def test_digests_of_other_files_are_refused(run):
+    with pytest.raises(ClusterError, match="a node sent a file named "):
+        LocalMirror(run).correct({"../outside": (1, "")}, lambda *_: b"hostile")
 
 
 def bring(home, files, **how):
-    pieces, gone, _ = files.new(home.have, **{"last": False} | how)
-    for of in pieces:
-        home.take(of)
-    for path in gone:
+    look = files.look(home.have, 0, {}, **how)
+    for file in look.files:
+        home.take(file)
+    for path in look.gone:
         home.drop(path)
 
 
@@ -158,21 +166,15 @@ def test_only_whole_lines_of_the_log_come_home(run, node):
     assert (run / tree.LOG).read_bytes() == b"first\nsecond\nhalf\n"
 
 
-def test_half_a_line_that_came_home_before_a_node_died_is_not_gone_on_with(run, node, monkeypatch):
+def test_half_a_line_that_was_written_before_home_was_killed_is_not_gone_on_with(run, node):
     files, path = node
+    (run / "control").mkdir()
+    (run / tree.LOG).write_bytes(b"first\nsec")
     home = LocalMirror(run)
-    (path / tree.LOG).write_bytes(b"first\n")
-    bring(home, files)
-    (path / tree.LOG).write_bytes(b"first\nsecond\n")
-    with monkeypatch.context() as small:
-        small.setattr(node_files, "PIECE", 3)
-        bring(home, files)  # and then the node dies
-    assert (run / tree.LOG).read_bytes() == b"first\nsec"
-    again = LocalMirror(run)
-    sent = {place: data for place, _, data in again.begin()}
+    sent = dict(home.files_to_send())
     # The run goes on from whole lines, and is told other things before home looks.
     (path / tree.LOG).write_bytes(sent[tree.LOG].rpartition(b"\n")[0] + b"\nthird\n")
-    bring(again, files)
+    bring(home, files)
     assert (run / tree.LOG).read_bytes() == b"first\nthird\n"
 
 
@@ -200,15 +202,15 @@ def test_curves_that_the_run_removed_are_removed_and_nothing_else(run, node):
 
 
 def fetch(home, files, number=2, read=None):
-    manifest = files.hold("", number)
-    home.begin_checkpoint("", number, manifest, read or files.read_held)
+    manifest, _ = files.hold("", number)
+    home.begin_checkpoint("", number, manifest, read or files.read)
     home.end_checkpoint("", number, keep=2)
 
 
 def test_a_checkpoint_comes_home_whole(run, node):
     files, path = node
     home = LocalMirror(run)
-    assert home.lacks("", files.checkpoints()[""]) == 2
+    assert home.lacks("", files.look({}, 0, {}).checkpoints[""]) == 2
     fetch(home, files)
     assert home.lacks("", [2]) is None
     last = CheckpointStore(run / "checkpoints").latest()
@@ -222,32 +224,23 @@ def manifest_of(path):
 
 def test_a_checkpoint_that_the_run_removes_meanwhile_is_held(run, node):
     files, path = node
-    manifest = files.hold("", 1)
+    manifest, _ = files.hold("", 1)
     CheckpointStore(path / "checkpoints", keep=1).prune()
-    assert files.checkpoints()[""] == [2]
+    assert files.look({}, 0, {}).checkpoints == {"": [2]}
     home = LocalMirror(run)
-    home.begin_checkpoint("", 1, manifest, files.read_held)
+    home.begin_checkpoint("", 1, manifest, files.read)
     home.end_checkpoint("", 1, keep=2)
     assert CheckpointStore(run / "checkpoints").latest().tick == 1
     assert files.hold("", 1) is None
 
 
-def test_rows_that_are_not_what_the_manifest_says_are_no_checkpoint(run, node):
-    files, _ = node
+@pytest.mark.parametrize("more", [-1, 0, 1_000_000])
+def test_rows_that_are_not_what_the_manifest_says_are_no_checkpoint(run, node, more):
     home = LocalMirror(run)
-
-    def read(name, offset):
-        return b"x" * len(files.read_held(name, offset))
-
     with pytest.raises(ClusterError, match=r"\.safetensors came damaged from its node"):
-        fetch(home, files, read=read)
+        fetch(home, node[0], read=lambda name, size: b"x" * (size + more))
     assert CheckpointStore(run / "checkpoints").latest() is None
-
-
-def test_rows_that_never_end_are_cut_off(run, node):
-    files, _ = node
-    with pytest.raises(ClusterError, match="came damaged"):
-        fetch(LocalMirror(run), files, read=lambda name, offset: b"x" * 1_000_000)
+    assert not [*(run / "checkpoints/rows").iterdir()]
 
 
 def sealed(manifest):
@@ -261,7 +254,7 @@ def test_a_manifest_that_names_other_files_is_damaged(run, node, name):
     manifest = manifest_of(path)
     manifest["chunks"] = {name: {"bytes": 1, "sha256": "0" * 64}}
     with pytest.raises(CheckpointError, match="is no name of a chunk"):
-        LocalMirror(run).begin_checkpoint("", 2, sealed(manifest), files.read_held)
+        LocalMirror(run).begin_checkpoint("", 2, sealed(manifest), files.read)
 
 
 def test_a_chunk_of_another_past_is_fetched_again(run, node):
@@ -273,23 +266,22 @@ def test_a_chunk_of_another_past_is_fetched_again(run, node):
     assert CheckpointStore(run / "checkpoints").latest().tick == 2
 
 
-def test_a_state_never_comes_home_before_the_log_that_it_tells_of(run, node, monkeypatch):
+def test_a_state_is_read_before_the_log_that_it_tells_of_and_written_after_it(node, monkeypatch):
     files, path = node
     (path / tree.STATE).write_text('{"log_bytes": 13}')
-    home = LocalMirror(run)
-    monkeypatch.setattr("targetnet.agents.cluster.node_files.PIECE", 5)
-    bring(home, files)
-    assert not (run / tree.STATE).exists()
-    monkeypatch.setattr("targetnet.agents.cluster.node_files.PIECE", 500)
-    pieces, _, _ = files.new(home.have, last=False)
-    assert [of.path for of in pieces][-2:] == [tree.LOG, tree.STATE]
+    (path / "control/trace.bin").touch()
+    read, opened = [], worker.open_regular
+    monkeypatch.setattr(worker, "open_regular", lambda path: read.append(path.name) or opened(path))
+    taken = [file.path for file in files.look({}, 0, {}).files]
+    assert read == ["state.json", "log.jsonl", "trace.bin"]
+    assert taken == [tree.LOG, "control/trace.bin", tree.STATE]
 
 
 def test_all_that_a_run_needs_goes_to_a_new_node_and_nothing_else(node):
     _, path = node
     for name in ("config.toml", "control/lock", "control/token", "machines.json", ".x.tmp"):
         (path / name).touch()
-    sent = [name for name, _, _ in LocalMirror(path).begin()]
+    sent = [name for name, _ in LocalMirror(path).files_to_send()]
     assert sent == [
         "config.toml", "control/log.jsonl",
         "checkpoints/rows/000000000000000-000000000000001.safetensors",

@@ -5,19 +5,15 @@ import tempfile
 import threading
 from pathlib import Path
 
-from targetnet.agents.cluster import (
-    local_mirror,
-    node_files,
-    remote_job,
-    remote_job_session,
-    worker,
-)
-from targetnet.agents.cluster.actor import JobCancelled, NodeLost
+from targetnet.agents.cluster import nodes as cluster_nodes
+from targetnet.agents.cluster import remote_job, remote_job_session
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.messages import JobInputs, NodeFacts
-from targetnet.agents.cluster.nodes import HealthyNodes, versions
+from targetnet.agents.cluster.job_actor import JobCancelled, NodeLost
+from targetnet.agents.cluster.job_inputs import JobInputs
+from targetnet.agents.cluster.nodes import Node, Nodes, versions
 from targetnet.agents.cluster.worker import Worker
 from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.machine import processor
 
 NODES = ("first", "second")
 TOY = str(Path(__file__).parent / "toy_run.py")
@@ -34,20 +30,19 @@ class ToyActor:
     made: list["ToyActor"] = []  # noqa: RUF012 - emptied by `install`
     dies = staticmethod(lambda calls: False)
 
-    def __init__(self, portable, nodes, interrupted, killed):
+    def __init__(self, name, cpus, nodes, interrupted, killed):
         self.interrupted, self.killed = interrupted, killed
-        self.node, self.node_id = "", ""
-        self.worker, self.calls, self.dead = Worker(portable.tree.name), [], False
-        self.nodes = nodes
+        self.worker, self.calls, self.dead = Worker(name), [], False
+        self.node, self.nodes, self.cpus = None, nodes, cpus
         ToyActor.made.append(self)
 
     def arrive(self):
         if self.interrupted.is_set():
             raise JobCancelled
-        # The first of its cluster that has no fault, as Ray's scheduler finds it.
-        self.node = next(name for name in NODES if name not in self.nodes.faulty)
-        self.worker.node = self.node_id = self.node
-        return NodeFacts(self.node, self.node, versions(), "Abacus")
+        self.nodes.require_one(self.cpus)
+        self.node = self.nodes.known[self.nodes.usable(self.cpus)[0]]
+        self.worker.node = self.node.id
+        return self.node
 
     def call(self, method, *arguments, **more):
         if self.killed.is_set():
@@ -71,14 +66,14 @@ class ToyActor:
         self.worker.close()
 
 
-def install(monkeypatch, tmp_path, *, piece=600, look=0.01):
-    """Puts toys in the place of Ray; small pieces make many of every file."""
+def install(monkeypatch, tmp_path, *, look=0.01):
+    """Puts toys in the place of Ray."""
+    monkeypatch.setattr(cluster_nodes, "alive", lambda cpus: {*NODES})
+    monkeypatch.setattr(cluster_nodes, "nodes_of", lambda ids: [node(name) for name in sorted(ids)])
     monkeypatch.setattr(remote_job, "JobActor", ToyActor)
     monkeypatch.setattr(ToyActor, "made", [])
     monkeypatch.setattr(ToyActor, "dies", staticmethod(lambda calls: False))
     monkeypatch.setattr(remote_job_session, "_LOOK_SECONDS", look)
-    for module in (local_mirror, node_files, remote_job_session, worker):
-        monkeypatch.setattr(module, "PIECE", piece)
     scratch = tmp_path / "scratch"
     scratch.mkdir(exist_ok=True)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
@@ -96,9 +91,14 @@ def toy(tmp_path, *, steps=30, every=5, seconds=0.005, members=0):
     return command, JobInputs(run, runs, {config: text.encode()})
 
 
+def node(name, **changed):
+    """Returns a node that is like this machine."""
+    return Node(name, name, f"10.0.0.1 ({name})", 1, versions() | changed, processor())
+
+
 def usable():
     """Returns the nodes of a cluster of two, without a known fault."""
-    return HealthyNodes(lambda cpus: set(NODES))
+    return Nodes(print)
 
 
 def wait_for(condition, seconds=60):

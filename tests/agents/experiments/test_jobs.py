@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from targetnet.agents.cluster.messages import JobInputs
+from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.nodes import NoNodeLeft
 from targetnet.agents.cluster.process import last_line
 from targetnet.agents.experiments.jobs import Job, run_jobs

@@ -49,18 +49,15 @@ class Unreliable(InProcess):
         super().__init__(config)
         self._rng, self._losses, self.lost = random.Random(seed), losses, 0
 
-    def take(self, actor):
+    def take(self, actors, seconds):
+        actor = self._rng.choice(actors) if len(actors) > 1 else actors[0]
         # An actor may be lost before it has worked, and after it.
         if self._rng.random() < self._losses:
             self._lose(actor)
-        answer = super().take(actor)
+        answer = super().take([actor], seconds)
         if self._rng.random() < self._losses:
             self._lose(actor)
         return answer
-
-    def take_any(self):
-        busy = [actor for actor, requests in self._requests.items() if requests]
-        return self.take(self._rng.choice(busy))
 
     def _lose(self, actor):
         self.lost += 1
@@ -80,31 +77,20 @@ class Repeating(InProcess):
         super().__init__(config)
         self._away, self._asked, self.lost, self.there = away, asked, False, False
 
-    def ready(self, actor, seconds):
-        if self._held() == actor or (actor is None and not self._others()):
-            self.there = self._asked()
-            time.sleep(0.001)
-            return self.there
-        return True
-
-    def take(self, actor):
-        assert actor != self._held(), "this would wait"
-        if actor == self._away and not self.lost and self._collectors[actor]._collected == 3:
+    def take(self, actors, seconds):
+        if self.lost and not self.there:
+            others = [actor for actor in actors if actor != self._away]
+            assert others or seconds is not None, "this would wait"
+            if not others:
+                self.there = self._asked()
+                time.sleep(0.001)
+            return super().take(others, seconds) if others else None
+        if not self.lost and self._away in actors and self._due():
             self.lost = True
-            self._collectors.pop(actor).close()
-            raise ActorLost(actor, "by design")
-        return super().take(actor)
+            self._collectors.pop(self._away).close()
+            raise ActorLost(self._away, "by design")
+        return super().take(actors, seconds)
 
-    def take_any(self):
-        others = self._others()
-        assert others, "this would wait"
-        while self._turn[0] not in others:
-            self._turn.rotate(-1)
-        return super().take_any()
-
-    def _held(self):
-        """The actor that is not there yet."""
-        return self._away if self.lost and not self.there else None
-
-    def _others(self):
-        return [a for a in self._turn if self._requests[a] and a != self._held()]
+    def _due(self):
+        """Whether its turn has come after three deliveries."""
+        return self._collectors[self._away]._collected == 3

@@ -1,10 +1,12 @@
 """All actors of a run, on a transport that loses them."""
 
+import weakref
+from functools import partial
+
 import numpy as np
 import pytest
 
-from targetnet.agents.remote.actor_pool import ActorPool
-from targetnet.agents.remote.actor_replacement import StoppedWaiting
+from targetnet.agents.remote.actor_pool import ActorPool, StoppedWaiting
 from targetnet.agents.remote.deliveries import ActorLost
 from targetnet.agents.remote.transport import InProcess
 from targetnet.rl_core.errors import EnvWorkerLost
@@ -56,19 +58,26 @@ def test_requests_ahead_are_asked_again_with_the_weights_that_they_name():
 
 
 def test_weights_are_kept_as_long_as_a_request_names_them():
-    transport = InProcess(config())
+    class Sent(InProcess):
+        def send(self, weights):
+            return sent.setdefault(len(sent), partial(dict, weights))
+
+        def ask(self, actor, request, weights):
+            super().ask(actor, request, weights())
+
+    sent, transport = weakref.WeakValueDictionary(), Sent(config())
     pool = ActorPool(transport, 2, 2)
     for seed in range(5):
         pool.publish(network(seed))
         pool.ask(seed % 2, seed, {"epsilon": 1.0})
-    assert list(transport._weights) == [0, 1, 2, 3, 4]
+    assert list(sent) == [0, 1, 2, 3, 4]
     pool.take(0)  # named 0
     pool.take(1)  # named 1
     pool.take(0)
-    assert list(transport._weights) == [3, 4] and list(pool.weights()) == [3, 4]
+    assert list(sent) == [3, 4] and list(pool.state().weights) == [3, 4]
     pool.take(1)
     pool.take(0)
-    assert list(transport._weights) == [4] and pool.weights() == {}
+    assert list(sent) == [4] and pool.state().weights == {}
 
 
 def test_a_pool_that_is_brought_back_goes_on_with_its_requests():
@@ -85,20 +94,19 @@ def test_a_pool_that_is_brought_back_goes_on_with_its_requests():
     for actor in (2, 0, 0):
         first.take(actor)
     second = ActorPool(InProcess(of), 3, 2)
-    kept = first.delivered(), first.lanes(), first.requests(), first.weights()
-    assert second.restore(*kept) == []
+    assert second.restore(first.state()) == []
     for actor in (1, 2, 1):
         (one, _), (other, _) = first.take(actor), second.take(actor)
         assert one.checksum() == other.checksum() and one.number == other.number
-    assert first.lanes() == second.lanes()
+    assert first.state().lanes == second.state().lanes
 
 
 def test_an_actor_that_is_lost_again_and_again_ends_the_run_in_one_line():
     class Dead(InProcess):
-        def take(self, actor):
-            if actor in self._back:
-                return super().take(actor)
-            raise ActorLost(actor, "its machine is\non fire")
+        def take(self, actors, seconds):
+            if self._back:
+                return super().take(actors, seconds)
+            raise ActorLost(actors[0], "its machine is\non fire")
 
     pool = ActorPool(Dead(config()), 3, 2)
     pool.publish(network())
@@ -119,7 +127,7 @@ def test_an_env_that_does_not_come_back_the_same_is_told():
     pool.take(0)
     transport._collectors.pop(0).close()
     take = transport.take
-    transport.take = lambda actor: (_ for _ in ()).throw(ActorLost(actor, "gone"))
+    transport.take = lambda *_: (_ for _ in ()).throw(ActorLost(0, "gone"))
     original, transport.start = transport.start, None
 
     def start(since):
@@ -130,7 +138,7 @@ def test_an_env_that_does_not_come_back_the_same_is_told():
     answer, _ = pool.take(0)
     assert "gave other results" in said[1]
     # From there on it is known by the actions of its new episode alone.
-    for m, lane in enumerate(pool.lanes()[:2]):
+    for m, lane in enumerate(pool.state().lanes[:2]):
         since = np.flatnonzero(answer.rows["autoreset"][:, m])[-1]
         assert lane["actions"] == answer.rows["action"][since:-1, m].tolist()
     assert np.isfinite(answer.rows["observation"]).all()
@@ -157,7 +165,7 @@ def test_others_are_served_while_a_lost_actor_is_brought_back():
     found = answers_freely(pool, 30)
     assert transport.lost and {actor for actor, *_ in found[-20:]} == {0, 2}
     transport.there = True
-    while pool.delivered()[1] < 10:
+    while pool.state().delivered[1] < 10:
         answer, _ = pool.take()
         found.append((answer.actor, answer.number, answer.checksum()))
         pool.ask(answer.actor, 0, {"epsilon": 0.3})
@@ -169,7 +177,7 @@ def test_others_are_served_while_a_lost_actor_is_brought_back():
 def test_a_wait_for_lost_actors_alone_is_told_in_one_line_and_ends_if_the_run_is_to_stop(
     monkeypatch,
 ):
-    monkeypatch.setattr("targetnet.agents.remote.actor_replacement._QUIET_SECONDS", 0.01)
+    monkeypatch.setattr("targetnet.agents.remote.actor_pool._QUIET_SECONDS", 0.01)
     looks, said = [], []
     transport = Repeating(config(actors=2), 1, asked=lambda: looks.append(1))
     pool = ActorPool(transport, 2, 2, said.append)
@@ -178,7 +186,7 @@ def test_a_wait_for_lost_actors_alone_is_told_in_one_line_and_ends_if_the_run_is
         pool.ask(1, 0, {"epsilon": 0.3})
     for _ in range(3):
         pool.take(1)
-    steps = max(len(lane["actions"]) for lane in pool.lanes()[2:])
+    steps = max(len(lane["actions"]) for lane in pool.state().lanes[2:])
     pool.stop = lambda: len(looks) > 50
     for actor in (1, None):
         del said[:], looks[:]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from targetnet.agents.remote.actor_replacement import ActorRecord
+from targetnet.agents.remote.actor_pool import ActorRecord
 from targetnet.agents.remote.collector import Collector
 from targetnet.agents.remote.deliveries import ActorFault, Request
 from targetnet.agents.remote.ray_actors import RemoteCollector
@@ -219,7 +219,7 @@ def test_a_mistake_that_the_user_can_mend_is_a_fault_of_its_own_kind(monkeypatch
     def fails(weights):
         raise Own("weights of another shape")
 
-    monkeypatch.setattr(remote._collector._policy, "load", fails)
+    monkeypatch.setattr(remote._collectors[1]._policy, "load", fails)
     error = remote.collect(Request(0, 0, 0, {"epsilon": 1.0}), network()).error()
     assert type(error) is FeedError and error.exit_code == 2
     assert str(error) == "actor 1 (seed 3): weights of another shape"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from targetnet.agents.remote.actor_pool import ActorPool
-from targetnet.agents.remote.actor_replacement import StoppedWaiting
+from targetnet.agents.remote.actor_pool import ActorPool, StoppedWaiting
 from targetnet.agents.remote.deliveries import Request
 from targetnet.agents.remote.ray_actors import RayActors
 from targetnet.agents.remote.remote_envs import RemoteEnvs
@@ -151,9 +150,9 @@ def test_others_deliver_while_a_killed_actor_is_brought_back(nodes, tmp_path):
             pool.ask(answer.actor, 0, {"epsilon": 0.3})
         (away,) = set(pool.actors) - set(served[-30:])
         began = time.monotonic()
-        assert not transport.ready(away, 0.5) and time.monotonic() - began < 5
+        assert transport.take([away], 0.5) is None and time.monotonic() - began < 5
         held.unlink()
-        before = pool.delivered()[away]
+        before = pool.state().delivered[away]
         assert pool.take(away)[0].number == before
     finally:
         held.unlink(missing_ok=True)
