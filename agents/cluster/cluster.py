@@ -44,6 +44,4 @@ def joined(address: str, say: Callable[[str], None]) -> Iterator[Cluster]:
         nodes, cpus = len(cluster.known), cluster.at_once(1)
         count = f"{nodes} node" + ("s" if nodes > 1 else "")
         say(f"Ray cluster: {count}, {cpus} CPU" + ("s" if cpus > 1 else ""))
-        if cluster.note:
-            say(cluster.note)
         yield cluster

@@ -3,7 +3,7 @@
 At every moment it is one that `--resume` accepts: a checkpoint appears in it by one rename, and
 only after the rows that it needs, and after log, trace and curves are at least as long as they
 were when it was written. What comes from the node is checked: names by `tree.place_of`, files of
-checkpoints by the digests in their manifest, files that grow by a digest with each checkpoint.
+checkpoints by the digests in their manifest.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 
 from targetnet.agents.cluster import tree
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.worker import Digests, NodeFile
+from targetnet.agents.cluster.worker import Mark, NodeFile
 from targetnet.rl_core.checkpoint.store import CheckpointStore, FileRecord, read_manifest
 from targetnet.rl_core.errors import in_one_line, quoted
 from targetnet.rl_core.files import open_regular, write_whole, writing
 
-Read = Callable[[str, int], bytes]  # (path, size) -> the first bytes of a file on the node
+Read = Callable[[str], bytes]  # returns a file of the checkpoint that the node holds
 
 
 class LocalMirror:
@@ -30,7 +30,7 @@ class LocalMirror:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.have: dict[str, int] = {}  # what is here of each file of the node, by its mark
+        self.have: dict[str, Mark] = {}  # the node's files outside checkpoints that are here
         self._whole: dict[str, FileRecord] = {}  # chunks of rows that were checked
 
     def files_to_send(self) -> Iterator[tuple[str, bytes]]:
@@ -40,7 +40,7 @@ class LocalMirror:
             leftover.unlink(missing_ok=True)
         plain = tree.plain_files(self._path)
         # All of them come anew: the run may cut them back there before the first look at it.
-        self.have = dict.fromkeys(plain, 0)
+        self.have = dict.fromkeys(plain, (0, 0))
         kept = (tree.checkpoint_files(self._path, run) for run in tree.runs_in(self._path))
         for path in (*plain, *(path for of in kept for path in of)):
             with open_regular(self._path / path) as file:
@@ -49,7 +49,8 @@ class LocalMirror:
     def take(self, file: NodeFile) -> None:
         """Takes news of a file in; raises ClusterError if it is not one that was asked for."""
         place = self._place(file.path)
-        if file.offset and not (place.grows and file.offset == self.have.get(file.path)):
+        size, _ = self.have.get(file.path, (0, 0))
+        if file.offset and not (place.grows and file.offset == size):
             raise ClusterError(f"a node sent a wrong piece of {in_one_line(file.path)}")
         path = self._path / file.path
         with writing(path):
@@ -60,7 +61,7 @@ class LocalMirror:
                 write_whole(path, file.data, durable=place.grows)
         if place.name == tree.LOG:  # before the state, and before command files go that it answers
             _sync(path)
-        self.have[file.path] = file.offset + len(file.data) if place.grows else file.mark
+        self.have[file.path] = file.offset + len(file.data), file.mark
 
     def drop(self, path: str) -> None:
         """Removes a file that the node does not have any more."""
@@ -91,31 +92,19 @@ class LocalMirror:
         for name, record in records.chunks.items():
             if self._whole.get(f"{run}{name}") != record or not (rows / name).exists():
                 if not _is(rows / name, record):
-                    _fetch(rows / name, f"held/rows/{name}", record, read)
+                    _fetch(rows / name, f"rows/{name}", record, read)
                 self._whole[f"{run}{name}"] = record
         for name, record in records.files.items():
-            _fetch(making / name, f"held/{name}", record, read)
-
-    def correct(self, digests: Digests, read: Read) -> None:
-        """Compares files that grow with those of the node, and fetches those that differ.
-
-        A run that goes on first cuts them back to its checkpoint, and they may have grown again
-        before they were looked at.
-        """
-        for path, (size, sha256) in digests.items():
-            if self._place(path).grows and _sha256(self._path / path, size) != sha256:
-                data = read(path, size)
-                if hashlib.sha256(data).hexdigest() != sha256:
-                    raise ClusterError(f"{in_one_line(self._path / path)} came damaged")
-                self.take(NodeFile(path, 0, data, len(data)))
-            _sync(self._path / path)
+            _fetch(making / name, name, record, read)
 
     def end_checkpoint(self, run: str, number: int, keep: int) -> None:
         """Lets the checkpoint appear, and removes older ones."""
         making = self._making(run, number)
         with writing(making):
-            for directory in (making.parent / "rows", making):
-                _sync(directory)
+            for path in (*self.have, f"{run}{tree.CHECKPOINTS}/rows"):
+                if path.startswith(run):
+                    _sync(self._path / path)
+            _sync(making)
             making.rename(making.with_name(f"{number:08d}"))
             _sync(making.parent)
         with contextlib.suppress(OSError):  # what is left over costs room, nothing else
@@ -133,7 +122,7 @@ class LocalMirror:
 
 def _fetch(path: Path, name: str, record: FileRecord, read: Read) -> None:
     """Fetches a file; it appears whole and as its record says, or not at all."""
-    data = read(name, record.bytes)
+    data = read(name)
     if (len(data), hashlib.sha256(data).hexdigest()) != (record.bytes, record.sha256):
         raise ClusterError(f"{in_one_line(path)} came damaged from its node")
     with writing(path):

@@ -41,11 +41,10 @@ class Nodes:
     """The nodes with CPUs, as they come and go, for all jobs or actors of one command.
 
     Args:
-      say: shows one line about a node that joins later and is not used, or has another processor.
+      say: shows one line about a node that has another processor, or joins later and is not used.
 
     Attributes:
       known: by id, all that were looked at.
-      note: a line if not all processors are alike, this machine's among them; "" if they are.
 
     Raises:
       ClusterError: there is none, one does not answer, or some have other versions.
@@ -53,22 +52,17 @@ class Nodes:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        ids = alive(1)
-        if not ids:
-            raise ClusterError("the Ray cluster has no CPUs: no node was started with any")
-        found = nodes_of(ids)
-        if not found:
-            raise ClusterError("no node of the Ray cluster is alive any more")
-        wrong = [f"{node.name} has {text}" for node in found if (text := _differing(node))]
-        if wrong:
-            raise ClusterError(
-                f"the nodes have to have the versions of this machine: {'; '.join(wrong)}"
-            )
-        self.known = {node.id: node for node in found}
+        self.known: dict[str, Node] = {}
         self._faults: dict[str, str] = {}  # by id: the node's name and its fault
         self._processors = {processor()}
         self._lock = threading.Lock()  # each job has a thread
-        self.note = self._new_processors(found)
+        ids = alive(1)
+        if not ids:
+            raise ClusterError("the Ray cluster has no CPUs: no node was started with any")
+        if wrong := "; ".join(self._look_at(ids)):
+            raise ClusterError(f"the nodes have to have the versions of this machine: {wrong}")
+        if not self.known:
+            raise ClusterError("no node of the Ray cluster is alive any more")
 
     def at_once(self, cpus: int) -> int:
         """Returns how many jobs of so many CPUs the nodes have room for at once.
@@ -93,7 +87,13 @@ class Nodes:
             there = sorted(alive(cpus))
             for node_id in there:
                 if node_id not in self.known and node_id not in self._faults:
-                    self._look_at(node_id)
+                    try:
+                        wrong = [f"node {text}" for text in self._look_at([node_id])]
+                    except ClusterError as error:
+                        wrong = [str(error)]
+                    for why in wrong:
+                        self._faults[node_id] = why
+                        self._say(f"{why}: it is not used")
             known = [node_id for node_id in self.known if node_id not in self._faults]
             return [node_id for node_id in known if node_id in there] or known
 
@@ -116,29 +116,16 @@ class Nodes:
             found = in_one_line("; ".join(faults.values()), _MOST_SHOWN)
             raise NoNodeLeft(f"no node of the Ray cluster can be used any more: {found}")
 
-    def _look_at(self, node_id: str) -> None:
-        why = ""
-        try:
-            for node in nodes_of([node_id]):  # none, if it has died meanwhile
-                self.known[node_id] = node
-                if differing := _differing(node):
-                    why = f"node {node.name} has {differing}"
-                elif line := self._new_processors([node]):
-                    self._say(line)
-        except ClusterError as error:
-            why = str(error)
-        if why:
-            self._faults[node_id] = why
-            self._say(f"{why}: it is not used")
-
-    def _new_processors(self, nodes: Sequence[Node]) -> str:
-        """Returns a line if nodes have processors that were not told before."""
-        new = {node.processor: None for node in nodes if node.processor not in self._processors}
-        self._processors.update(new)
-        if not new:
-            return ""
-        kinds = in_one_line("; ".join([processor(), *new]), 400)
-        return f"the processors differ, so digests may differ from node to node: {kinds}"
+    def _look_at(self, ids: Collection[str]) -> list[str]:
+        """Takes nodes in, tells of their processors, and names those with other versions."""
+        found = nodes_of(ids)  # without those that have died meanwhile
+        self.known.update((node.id, node) for node in found)
+        new = {node.processor: None for node in found if node.processor not in self._processors}
+        if new:
+            self._processors.update(new)
+            kinds = in_one_line("; ".join([processor(), *new]), 400)
+            self._say(f"the processors differ, so digests may differ from node to node: {kinds}")
+        return [f"{node.name} has {text}" for node in found if (text := _differing(node))]
 
 
 def on_nodes(ids: Collection[str]) -> dict[str, Any]:

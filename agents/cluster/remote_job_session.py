@@ -77,8 +77,6 @@ class RemoteJobSession:
             elif not any(fetched):
                 if look.fault:
                     raise ClusterError(look.fault)
-                for run in self._inputs.names():
-                    self._home.correct(self._actor.call("digests", run), self._read_now)
                 self._catch_up(last=True)
                 return look.code
 
@@ -111,28 +109,23 @@ class RemoteJobSession:
         number = self._home.lacks(run, there)
         if number is None:
             return False
-        held = self._actor.call("hold", run, number)
-        if held is None:  # it was removed meanwhile, for newer ones
+        manifest = self._actor.call("hold", run, number)
+        if manifest is None:  # it was removed meanwhile, for newer ones
             self._removed.add((run, number))
             return True
-        manifest, digests = held
         try:
             self._home.begin_checkpoint(run, number, manifest, self._read)
         except CheckpointError as error:
             raise ClusterError(f"it sent a damaged checkpoint: {error}") from None
         self._catch_up()
-        self._home.correct(digests, self._read_now)
         self._home.end_checkpoint(run, number, self._inputs.keep)
         self._kept()
         return True
 
-    def _read(self, path: str, size: int) -> bytes:
+    def _read(self, name: str) -> bytes:
         if time.monotonic() >= self._next:  # the run is steered and shown all the while
             self._catch_up()
-        return self._read_now(path, size)
-
-    def _read_now(self, path: str, size: int) -> bytes:
-        data: bytes = self._actor.call("read", path, size)
+        data: bytes = self._actor.call("read_held", name)
         return data
 
     def _note(self, runs: Sequence[str]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 import signal
@@ -17,6 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from targetnet.agents.cluster import tree
 from targetnet.agents.cluster.connect import ClusterError
@@ -29,6 +29,7 @@ from targetnet.rl_core.files import open_regular, write_whole
 from targetnet.rl_core.own_function import CODE_DIRECTORY
 
 _PROBED = 1 << 20  # bytes
+_TAIL = 1 << 12  # bytes at the end of a file that grows, by which it is known
 _OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
@@ -38,7 +39,7 @@ class NodeFile(NamedTuple):
     path: str  # in the tree
     offset: int  # where the bytes belong; at 0 the file comes anew
     data: bytes
-    mark: int  # by which home says what it has: its size if it grows, else a stamp
+    mark: int  # with the size it says what home has: a stamp, or a checksum of the end if it grows
 
 
 class NodeReport(NamedTuple):
@@ -54,7 +55,7 @@ class NodeReport(NamedTuple):
     checkpoints: dict[str, list[int]]  # numbers of the checkpoints of each run that has any
 
 
-Digests = dict[str, tuple[int, str]]  # path of a file that grows -> its size and SHA-256
+Mark = tuple[int, int]  # size of a file at home, and the mark with which it came
 
 
 class Worker:
@@ -96,7 +97,7 @@ class Worker:
 
     def look(
         self,
-        have: Mapping[str, int],
+        have: Mapping[str, Mark],
         log: int,
         post: Mapping[str, bytes | None],
         *,
@@ -105,7 +106,7 @@ class Worker:
         """Returns what is new since home has looked before.
 
         Args:
-          have: marks of the files that home has, by path.
+          have: the files that home has, by path.
           log: bytes that it has of the process's output.
           post: command files for the inboxes, by run and name; None takes one back, unless the
             run was faster.
@@ -129,10 +130,10 @@ class Worker:
         fault = _fault_of_disk(self._place) if code else ""
         return NodeReport(code, fault, output, files, gone, posted, waiting, checkpoints)
 
-    def hold(self, run: str, number: int) -> tuple[bytes, Digests] | None:
+    def hold(self, run: str, number: int) -> bytes | None:
         """Keeps a checkpoint until the next one is held, even if the run removes it.
 
-        Returns its manifest, and `digests`, taken after it was written; None if it is no more.
+        Returns its manifest; None if it is no more.
         """
         held, of_run = self._place / "held", self._tree / run / tree.CHECKPOINTS
         shutil.rmtree(held, ignore_errors=True)
@@ -144,23 +145,13 @@ class Worker:
                 (held / name).hardlink_to(place / name)
             for name in manifest.chunks:
                 (held / "rows" / name).hardlink_to(of_run / "rows" / name)
-            return (held / tree.MANIFEST).read_bytes(), self.digests(run)
+            return (held / tree.MANIFEST).read_bytes()
         except (CheckpointError, FileNotFoundError):
             return None
 
-    def digests(self, run: str) -> Digests:
-        """Returns sizes and digests of the files of a run that grow."""
-        found = {}
-        for path, place in tree.plain_files(self._tree).items():
-            if place.run == run and place.grows and (file := self._new_file(path, place, None)):
-                found[path] = len(file.data), hashlib.sha256(file.data).hexdigest()
-        return found
-
-    def read(self, path: str, size: int) -> bytes:
-        """Returns the first bytes of a file: of the tree, or of the `held` checkpoint."""
-        place = self._place if path.startswith("held/") else self._tree
-        with open_regular(place / path) as file:
-            return file.read(size)
+    def read_held(self, name: str) -> bytes:
+        """Returns a file of the checkpoint that is held."""
+        return (self._place / "held" / name).read_bytes()
 
     def interrupt(self) -> None:
         """Lets the process save and end."""
@@ -189,7 +180,7 @@ class Worker:
         return posted
 
     def _new_files(
-        self, have: Mapping[str, int], *, last: bool
+        self, have: Mapping[str, Mark], *, last: bool
     ) -> tuple[list[NodeFile], list[str]]:
         there = tree.plain_files(self._tree)
         gone = [path for path in have if path not in there]
@@ -203,26 +194,34 @@ class Worker:
         files = [file for file in found if file is not None]
         return sorted(files, key=lambda file: there[file.path].name == tree.STATE), gone
 
-    def _new_file(self, path: str, place: tree.FilePlace, have: int | None) -> NodeFile | None:
-        """Returns what home lacks of a file; None if it has all of it."""
+    def _new_file(self, path: str, place: tree.FilePlace, have: Mark | None) -> NodeFile | None:
+        """Returns what home lacks of a file; None if it has all of it.
+
+        A run that goes on cuts files that grow back to its checkpoint, and they may have grown
+        again before they are looked at. So home's end is compared: all after the cut is new.
+        """
+        offset, end_of_home = (have or (0, 0)) if place.grows else (0, 0)
+        begin = max(0, offset - _TAIL)
         try:
             with open_regular(self._tree / path) as file:
                 status = os.fstat(file.fileno())
-                size, offset = status.st_size, 0
-                mark = hash((status.st_ino, status.st_mtime_ns, size))  # it is replaced by renaming
-                if place.grows:
-                    offset = have if have is not None and have <= size else 0
-                    file.seek(offset)
-                elif have == mark:
+                mark = hash((status.st_ino, status.st_mtime_ns))  # it is replaced by renaming
+                if not place.grows and have == (status.st_size, mark):
                     return None
+                file.seek(begin)
                 data = file.read()
+                if crc32(data[: offset - begin]) != end_of_home:
+                    offset = begin = 0
+                    file.seek(0)
+                    data = file.read()
         except (OSError, ValueError):  # it is gone again, or is no file
             return None
         if place.name == tree.LOG:
             data = data[: data.rfind(b"\n") + 1]  # whole lines only
         if place.grows:
-            mark = offset + len(data)
-        return NodeFile(path, offset, data, mark) if data or have is None else None
+            mark = crc32(data[-_TAIL:])
+        nothing_new = have == (begin + len(data), mark)
+        return None if nothing_new else NodeFile(path, offset, data[offset - begin :], mark)
 
     def _inbox(self, run: str) -> Path:
         return ControlFiles(self._tree / run).inbox

@@ -70,18 +70,20 @@ class RayActors:
       config: of the run.
       address: HOST:PORT of a cluster that this machine belongs to, or "auto"; None starts Ray here.
       on_the_way: bytes of deliveries and weights that are on their way at once.
-
-    Attributes:
-      note: a line about the nodes at the start; "" if there is nothing to say.
-      say: shows a line about nodes that join later; at first it adds to the note.
+      say: shows one line about nodes; may be set later.
 
     Raises:
       ClusterError: there is no such cluster, a node has other versions, or Ray is not installed.
     """
 
-    def __init__(self, config: DqnConfig, address: str | None, on_the_way: int) -> None:
-        self._config, self.note = config, ""
-        self.say: Callable[[str], None] = self._add_to_note
+    def __init__(
+        self,
+        config: DqnConfig,
+        address: str | None,
+        on_the_way: int,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._config, self.say = config, say
         self._nodes: Nodes | None = None  # in a cluster of others
         self._handles: dict[int, Any] = {}
         # Processes that are not there yet: what tells that they are, and until when they have time.
@@ -97,7 +99,6 @@ class RayActors:
             else:
                 opened.enter_context(connected(address))
                 self._nodes = Nodes(lambda line: self.say(line))
-                self.note = self._nodes.note
             self._last = opened.pop_all()
 
     def start(self, since: dict[int, ResumePoint]) -> None:
@@ -173,9 +174,6 @@ class RayActors:
         finally:
             for actor in [*self._handles]:
                 self._lost(actor, "the run is over")
-
-    def _add_to_note(self, line: str) -> None:
-        self.note = f"{self.note}; {line}" if self.note else line
 
     def _require_started(self) -> None:
         """Checks that processes of actors come in time; repeating an episode is not counted.

@@ -25,7 +25,6 @@ class RemoteEnvs(Envs):
 
     Attributes:
       pool: the actors.
-      note: a line about where they are, for the run to show; "" if there is nothing to say.
       order: of free-running actors; whoever runs the loop sets it before. None in phases.
 
     Raises:
@@ -48,7 +47,6 @@ class RemoteEnvs(Envs):
                 here.frames_per_second, here.has_time_limit,
             )  # fmt: skip
             self.order: ArrivalOrder | None = None
-            self.note = ""
             self.pool = ActorPool(transport, config.actors, config.num_envs, say, kind_of(here))
         except BaseException:
             transport.close()

@@ -64,9 +64,8 @@ def envs_of_run(
     if ray == "off":
         envs = RemoteEnvs(config, InProcess(config), say)
     else:
-        actors = RayActors(config, ray, on_the_way)
+        actors = RayActors(config, ray, on_the_way, say)
         envs = RemoteEnvs(config, actors, say)
-        envs.note = actors.note
         actors.say = lambda line: envs.pool.say(line)
     envs.not_repeated, envs.check_is_due = here.not_repeated, here.check_is_due
     return envs
@@ -117,8 +116,6 @@ def keep_order(
     if not isinstance(envs, RemoteEnvs):
         return
     envs.pool.say = say
-    if envs.note:
-        say(envs.note)
     if config.actor_pace == "phases":
         return
     position = host.actors.arrivals if host.actors else (0, None)

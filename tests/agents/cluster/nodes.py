@@ -16,26 +16,28 @@ _WATCHFUL = {
 
 
 class Nodes:
-    """A head without CPUs, and nodes with one CPU each unless told otherwise.
+    """A head, and nodes with one CPU each.
 
     Attributes:
       address: of the head.
       alive: the nodes that were not killed.
     """
 
-    def __init__(self, count):
+    def __init__(self, count, head_cpus=0):
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         from ray.cluster_utils import Cluster
 
         self._cluster = Cluster(
             initialize_head=True,
             head_node_args={
-                "num_cpus": 0, "include_dashboard": False, "object_store_memory": _MEMORY,
+                "num_cpus": head_cpus, "include_dashboard": False, "object_store_memory": _MEMORY,
                 "_system_config": _WATCHFUL,
             },
         )  # fmt: skip
         self.address = self._cluster.address
-        self.alive = [self.add() for _ in range(count)]
+        self.alive = []
+        for _ in range(count):
+            self.add()
 
     def __enter__(self):
         return self
@@ -43,8 +45,8 @@ class Nodes:
     def __exit__(self, *_):
         self._cluster.shutdown()
 
-    def add(self, cpus=1):
-        return self._cluster.add_node(num_cpus=cpus, object_store_memory=_MEMORY)
+    def add(self):
+        self.alive.append(self._cluster.add_node(num_cpus=1, object_store_memory=_MEMORY))
 
     def kill(self, node):
         """Kills a node with all that runs on it, at one blow."""

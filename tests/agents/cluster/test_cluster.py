@@ -55,7 +55,7 @@ def two_nodes(request):
     if "nodes" in request.fixturenames:
         nodes = request.getfixturevalue("nodes")
         while len(nodes.alive) < 2:
-            nodes.alive.append(nodes.add())
+            nodes.add()
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_nodes_are_killed_at_random_and_every_run_ends_as_at_home(nodes, config,
             time.sleep(6 * draw.random())
             if job.poll() is None:
                 nodes.kill(draw.choice(nodes.alive))
-                nodes.alive.append(nodes.add())
+                nodes.add()
                 kills += 1
     assert job.wait(600) == 0, log.read_text()
     assert kills >= 4
@@ -244,7 +244,7 @@ def is_paused_anew(files):
 def kill_all(nodes):
     for node in [*nodes.alive]:
         nodes.kill(node)
-        nodes.alive.append(nodes.add())
+        nodes.add()
 
 
 SWEEP = ("--over", "sync_period=10..1000:log", "learning_rate=1e-4..1e-2:log", "--trials", 4,
@@ -266,7 +266,7 @@ def test_the_trials_of_a_sweep_do_not_depend_on_where_they_run(nodes, config, tm
     )  # fmt: skip
     wait_for((tmp_path / "there/trials/001/control/state.json").exists, 200)
     nodes.kill(nodes.alive[0])
-    nodes.alive.append(nodes.add())
+    nodes.add()
     said, _ = job.communicate(timeout=400)
     assert job.returncode == 0, said
     assert trials_of(tmp_path / "there") == trials_of(tmp_path / "here")
@@ -293,7 +293,7 @@ def test_a_population_is_one_job_and_its_members_are_runs_at_home(nodes, config,
 def test_a_node_with_other_versions_is_refused_by_name(nodes, config, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONPATH", other_versions(tmp_path))
-        nodes.alive.append(nodes.add())
+        nodes.add()
     said = run(*results(config, tmp_path / "out", "--ray", nodes.address), code=2)
     nodes.kill(nodes.alive[-1])
     assert said.startswith("targetnet: the nodes have to have the versions of this machine: ")
@@ -318,7 +318,7 @@ def test_a_node_with_other_versions_that_joins_later_gets_no_run(
     wait_for((out / "runs/short/0/control/state.json").exists, 200)
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONPATH", other_versions(tmp_path))
-        nodes.alive.append(nodes.add())
+        nodes.add()
     said, _ = job.communicate(timeout=400)
     nodes.kill(nodes.alive[-1])
     assert job.returncode == 0, said

@@ -61,7 +61,7 @@ def test_a_link_at_home_is_not_written_through(run, tmp_path):
     (run / "control").mkdir()
     (run / "control/trace.bin").symlink_to(outside)
     home = LocalMirror(run)
-    home.have["control/trace.bin"] = 4
+    home.have["control/trace.bin"] = (4, 0)
     with pytest.raises(OSError, match=r"cannot write .*trace\.bin"):
         home.take(NodeFile("control/trace.bin", 4, b"more", 8))
     assert outside.read_text() == "mine"
@@ -129,22 +129,23 @@ def test_what_was_cut_on_the_node_and_has_grown_again_comes_anew(run, node):
     bring(home, files)
     (path / name).write_bytes(b"2222" * 2)
     bring(home, files)
-    assert (run / name).read_bytes() == b"11112222"
-    digests = files.digests("")
-    with (path / name).open("ab") as trace:  # after the checkpoint
-        trace.write(b"3333")
-    with pytest.raises(ClusterError, match=r"trace\.bin came damaged"):
-        home.correct(digests, lambda name, size: b"x" * size)
-    home.correct(digests, files.read)
     assert (run / name).read_bytes() == b"2222" * 2
-    bring(home, files)
-    assert (run / name).read_bytes() == b"2222" * 2 + b"3333"
-    home.correct(digests, lambda *_: pytest.fail("it is the same"))
 
 
-def test_digests_of_other_files_are_refused(run):
-    with pytest.raises(ClusterError, match="a node sent a file named "):
-        LocalMirror(run).correct({"../outside": (1, "")}, lambda *_: b"hostile")
+@pytest.mark.parametrize("cut", [0, 6, 5_000, 9_998])
+def test_whatever_a_cut_leaves_home_has_what_the_node_has(run, node, cut):
+    files, path = node
+    home, name = LocalMirror(run), "events.out.tfevents.1"
+    for text in (b"x" * 10_000, b"x" * cut, b"x" * cut + b"y" * 9_999, b"z" * 4, b"z" * 9):
+        (path / name).write_bytes(text)
+        bring(home, files)
+        assert (run / name).read_bytes() == text
+    # What is here already does not come again.
+    assert [file.path for file in files.look(home.have, 0, {}).files] == []
+    with (path / name).open("ab") as curves:
+        curves.write(b"new")
+    (file,) = files.look(home.have, 0, {}).files
+    assert (file.offset, file.data) == (9, b"new")
 
 
 def bring(home, files, **how):
@@ -202,8 +203,7 @@ def test_curves_that_the_run_removed_are_removed_and_nothing_else(run, node):
 
 
 def fetch(home, files, number=2, read=None):
-    manifest, _ = files.hold("", number)
-    home.begin_checkpoint("", number, manifest, read or files.read)
+    home.begin_checkpoint("", number, files.hold("", number), read or files.read_held)
     home.end_checkpoint("", number, keep=2)
 
 
@@ -224,11 +224,11 @@ def manifest_of(path):
 
 def test_a_checkpoint_that_the_run_removes_meanwhile_is_held(run, node):
     files, path = node
-    manifest, _ = files.hold("", 1)
+    manifest = files.hold("", 1)
     CheckpointStore(path / "checkpoints", keep=1).prune()
     assert files.look({}, 0, {}).checkpoints == {"": [2]}
     home = LocalMirror(run)
-    home.begin_checkpoint("", 1, manifest, files.read)
+    home.begin_checkpoint("", 1, manifest, files.read_held)
     home.end_checkpoint("", 1, keep=2)
     assert CheckpointStore(run / "checkpoints").latest().tick == 1
     assert files.hold("", 1) is None
@@ -238,7 +238,7 @@ def test_a_checkpoint_that_the_run_removes_meanwhile_is_held(run, node):
 def test_rows_that_are_not_what_the_manifest_says_are_no_checkpoint(run, node, more):
     home = LocalMirror(run)
     with pytest.raises(ClusterError, match=r"\.safetensors came damaged from its node"):
-        fetch(home, node[0], read=lambda name, size: b"x" * (size + more))
+        fetch(home, node[0], read=lambda name: b"x" * (len(node[0].read_held(name)) + more))
     assert CheckpointStore(run / "checkpoints").latest() is None
     assert not [*(run / "checkpoints/rows").iterdir()]
 
@@ -254,7 +254,7 @@ def test_a_manifest_that_names_other_files_is_damaged(run, node, name):
     manifest = manifest_of(path)
     manifest["chunks"] = {name: {"bytes": 1, "sha256": "0" * 64}}
     with pytest.raises(CheckpointError, match="is no name of a chunk"):
-        LocalMirror(run).begin_checkpoint("", 2, sealed(manifest), files.read)
+        LocalMirror(run).begin_checkpoint("", 2, sealed(manifest), files.read_held)
 
 
 def test_a_chunk_of_another_past_is_fetched_again(run, node):

@@ -18,46 +18,17 @@ from targetnet.agents.remote.transport import InProcess
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.rl_core.errors import EnvFailed, RlCoreError
+from tests.agents.cluster.nodes import Nodes
 from tests.agents.remote.helpers import config
 from tests.agents.remote.test_collector import network
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
 FREE = {"actor_pace": "free", "actor_ahead": 2}
-QUICK = {  # nodes that are dead are noticed within a second
-    "health_check_initial_delay_ms": 0,
-    "health_check_period_ms": 200,
-    "health_check_timeout_ms": 500,
-    "health_check_failure_threshold": 3,
-}
-
-
-class Nodes:
-    """A cluster: a head, where the learner is, and nodes that can be killed."""
-
-    def __init__(self, count=2):
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-        from ray.cluster_utils import Cluster
-
-        head = {"num_cpus": 1, "_system_config": QUICK, "object_store_memory": 100_000_000}
-        self.cluster = Cluster(initialize_head=True, head_node_args=head)
-        self.address = self.cluster.address
-        self.nodes = []
-        for _ in range(count):
-            self.add()
-
-    def add(self):
-        self.nodes.append(self.cluster.add_node(num_cpus=1, object_store_memory=100_000_000))
-
-    def kill(self, number=0):
-        self.cluster.remove_node(self.nodes.pop(number), allow_graceful=False)
-
-    def close(self):
-        self.cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
 def nodes():
-    with contextlib.closing(Nodes()) as nodes:
+    with Nodes(2, head_cpus=1) as nodes:
         yield nodes
 
 
@@ -122,7 +93,7 @@ def test_nodes_that_are_killed_lose_and_double_no_row(nodes, straight):
 
     def disturb(phase):
         if phase % 6 == 5:
-            nodes.kill(len(killed) % 2)
+            nodes.kill(nodes.alive[len(killed) % 2])
             killed.append(phase)
             nodes.add()
 
@@ -169,7 +140,7 @@ def test_no_actor_comes_to_a_node_with_other_versions(nodes, straight, tmp_path,
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONPATH", str(fake.parent))
         nodes.add()
-    other = nodes.nodes[-1].node_id
+    other = nodes.alive[-1].node_id
 
     def disturb(phase):
         if phase % 4 == 3:
@@ -191,7 +162,7 @@ def test_no_actor_comes_to_a_node_with_other_versions(nodes, straight, tmp_path,
         assert deliveries(pool, 30, disturb) == straight[: 3 * 29]
     finally:
         pool.close()
-        nodes.kill(-1)
+        nodes.kill(nodes.alive[-1])
     assert len(where) >= 2 and other not in where
     (line,) = said
     assert " has gymnasium 0.1 (here " in line and line.endswith(": it is not used")
