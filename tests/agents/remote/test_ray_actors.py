@@ -32,6 +32,20 @@ def nodes():
         yield nodes
 
 
+@pytest.fixture
+def begin(nodes):
+    """Makes actors on the nodes and their pool, and ends them after the test."""
+    with contextlib.ExitStack() as last:
+
+        def begin(actors=3, **settings):
+            transport = RayActors(config(actors=actors, **settings), nodes.address, 1_000_000)
+            pool = ActorPool(transport, actors, 2)
+            last.callback(pool.close)
+            return transport, pool
+
+        yield begin
+
+
 def processes(address):
     """The processes of all actors of the cluster at this address: no other cluster's."""
     found = []
@@ -64,10 +78,9 @@ def straight():
     return deliveries(ActorPool(InProcess(config()), 3, 2), 130)
 
 
-def test_actors_that_are_killed_lose_and_double_no_row(nodes, straight):
+def test_actors_that_are_killed_lose_and_double_no_row(begin, nodes, straight):
     """40 kills -9 of actors at random moments."""
-    transport, rng = RayActors(config(), nodes.address, 1_000_000), random.Random(0)
-    pool, killed = ActorPool(transport, 3, 2), []
+    (_, pool), rng, killed = begin(), random.Random(0), []
 
     def disturb(phase):
         if phase % 3:
@@ -78,18 +91,14 @@ def test_actors_that_are_killed_lose_and_double_no_row(nodes, straight):
                         os.kill(pid, signal.SIGKILL)
                         killed.append(pid)
 
-    try:
-        assert deliveries(pool, 130, disturb) == straight
-    finally:
-        pool.close()
+    assert deliveries(pool, 130, disturb) == straight
     print(f"{len(set(killed))} actors were killed")
     assert len(set(killed)) >= 40
 
 
-def test_nodes_that_are_killed_lose_and_double_no_row(nodes, straight):
+def test_nodes_that_are_killed_lose_and_double_no_row(begin, nodes, straight):
     """10 nodes that die, with the actors on them; new ones take their place."""
-    transport = RayActors(config(), nodes.address, 1_000_000)
-    pool, killed = ActorPool(transport, 3, 2), []
+    (_, pool), killed = begin(), []
 
     def disturb(phase):
         if phase % 6 == 5:
@@ -97,17 +106,13 @@ def test_nodes_that_are_killed_lose_and_double_no_row(nodes, straight):
             killed.append(phase)
             nodes.add()
 
-    try:
-        assert deliveries(pool, 60, disturb) == straight[: 3 * 59]
-    finally:
-        pool.close()
+    assert deliveries(pool, 60, disturb) == straight[: 3 * 59]
     assert len(killed) == 10
 
 
-def test_others_deliver_while_a_killed_actor_is_brought_back(nodes, tmp_path):
+def test_others_deliver_while_a_killed_actor_is_brought_back(begin, nodes, tmp_path):
     held = tmp_path / "held"
-    transport = RayActors(config(env_kwargs={"held_by": str(held)}), nodes.address, 1_000_000)
-    pool = ActorPool(transport, 3, 2)
+    transport, pool = begin(env_kwargs={"held_by": str(held)})
     try:
         pool.publish(network())
         for actor in pool.actors:
@@ -127,16 +132,16 @@ def test_others_deliver_while_a_killed_actor_is_brought_back(nodes, tmp_path):
         assert pool.take(away)[0].number == before
     finally:
         held.unlink(missing_ok=True)
-        pool.close()
 
 
-def test_no_actor_comes_to_a_node_with_other_versions(nodes, straight, tmp_path, monkeypatch):
+def test_no_actor_comes_to_a_node_with_other_versions(
+    begin, nodes, straight, tmp_path, monkeypatch
+):
     fake = tmp_path / "path/gymnasium-0.1.dist-info"
     fake.mkdir(parents=True)
     (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: gymnasium\nVersion: 0.1\n")
-    transport, said, where = RayActors(config(), nodes.address, 1_000_000), [], set()
+    (transport, pool), said, where = begin(), [], set()
     transport.say = said.append
-    pool = ActorPool(transport, 3, 2)
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONPATH", str(fake.parent))
         nodes.add()
@@ -158,11 +163,8 @@ def test_no_actor_comes_to_a_node_with_other_versions(nodes, straight, tmp_path,
 
     import ray
 
-    try:
-        assert deliveries(pool, 30, disturb) == straight[: 3 * 29]
-    finally:
-        pool.close()
-        nodes.kill(nodes.alive[-1])
+    assert deliveries(pool, 30, disturb) == straight[: 3 * 29]
+    nodes.kill(nodes.alive[-1])
     assert len(where) >= 2 and other not in where
     (line,) = said
     assert " has gymnasium 0.1 (here " in line and line.endswith(": it is not used")
@@ -219,9 +221,8 @@ def test_a_run_goes_on_in_another_place(tmp_path, nodes):
     assert again.env_steps >= 1_100 and repeat(again.run, console=None).identical
 
 
-def test_an_actor_imports_no_tensorflow(nodes):
-    transport = RayActors(config(actors=1), nodes.address, 1_000_000)
-    pool = ActorPool(transport, 1, 2)
+def test_an_actor_imports_no_tensorflow(begin):
+    transport, _ = begin(actors=1)
     import ray
 
     def modules(_):
@@ -229,10 +230,7 @@ def test_an_actor_imports_no_tensorflow(nodes):
 
         return "tensorflow" in sys.modules, "targetnet.agents.remote.collector" in sys.modules
 
-    try:
-        assert ray.get(transport._handles[0].__ray_call__.remote(modules)) == (False, True)
-    finally:
-        pool.close()
+    assert ray.get(transport._handles[0].__ray_call__.remote(modules)) == (False, True)
 
 
 def test_a_fault_on_another_machine_is_the_same_line(tmp_path, nodes):
@@ -245,11 +243,9 @@ def test_a_fault_on_another_machine_is_the_same_line(tmp_path, nodes):
     assert said[0] == said[1] and "actor 2 (seed 1), env 4" in said[0]
 
 
-def test_an_actor_that_is_not_there_yet_keeps_no_run_from_its_end(nodes, tmp_path):
+def test_an_actor_that_is_not_there_yet_keeps_no_run_from_its_end(begin, nodes, tmp_path):
     held = tmp_path / "held"
-    pool = ActorPool(
-        RayActors(config(env_kwargs={"held_by": str(held)}), nodes.address, 1_000_000), 3, 2
-    )
+    _, pool = begin(env_kwargs={"held_by": str(held)})
     held.touch()
     os.kill(random.choice(processes(nodes.address)), signal.SIGKILL)
     pool.publish(network())
@@ -265,10 +261,10 @@ def test_an_actor_that_is_not_there_yet_keeps_no_run_from_its_end(nodes, tmp_pat
 
 
 @pytest.mark.parametrize("ahead", [0, 2, 80])
-def test_envs_are_closed_when_the_run_ends(tmp_path, nodes, ahead):
+def test_envs_are_closed_when_the_run_ends(begin, tmp_path, ahead):
     """Unless they have more to do than one can wait for: nearly 1 s for each of 80 deliveries."""
     toy = {"closes": str(tmp_path), "seconds": 0.1 if ahead else 0.0}
-    pool = ActorPool(RayActors(config(env_kwargs=toy), nodes.address, 1_000_000), 3, 2)
+    _, pool = begin(env_kwargs=toy)
     pool.publish(network())
     for actor in pool.actors:
         pool.ask(actor, 0, {"epsilon": 1.0})
@@ -289,34 +285,26 @@ def test_a_mistake_that_actors_meet_is_told_once(tmp_path, nodes):
     assert caught.value.exit_code == 2 and not any("lost" in line for line in said)
 
 
-def test_requests_go_to_the_actors_in_turn(nodes):
-    transport = RayActors(config(), nodes.address, 1_000_000)
-    pool = ActorPool(transport, 3, 2)
-    try:
-        import ray
+def test_requests_go_to_the_actors_in_turn(begin):
+    transport, pool = begin()
+    import ray
 
-        pool.publish(network())
-        served = []
-        for _ in range(10):
-            for actor in pool.actors:
-                while pool.pending(actor) < 2:
-                    pool.ask(actor, 0, {"epsilon": 1.0})
-            ray.wait([asked[0] for asked in transport._asked.values()], num_returns=3)
-            served += [pool.take()[0].actor for _ in range(3)]
-        assert all(sorted(served[i : i + 3]) == [0, 1, 2] for i in range(0, 30, 3))
-    finally:
-        pool.close()
+    pool.publish(network())
+    served = []
+    for _ in range(10):
+        for actor in pool.actors:
+            while pool.pending(actor) < 2:
+                pool.ask(actor, 0, {"epsilon": 1.0})
+        ray.wait([asked[0] for asked in transport._asked.values()], num_returns=3)
+        served += [pool.take()[0].actor for _ in range(3)]
+    assert all(sorted(served[i : i + 3]) == [0, 1, 2] for i in range(0, 30, 3))
 
 
-def test_numbers_of_requests_are_checked(nodes):
-    transport = RayActors(config(actors=1), nodes.address, 1_000_000)
-    pool = ActorPool(transport, 1, 2)
-    try:
-        pool.publish(network())
-        handle = transport._handles[0]
-        import ray
+def test_numbers_of_requests_are_checked(begin):
+    transport, pool = begin(actors=1)
+    pool.publish(network())
+    handle = transport._handles[0]
+    import ray
 
-        with pytest.raises(ray.exceptions.RayTaskError, match="AssertionError"):
-            ray.get(handle.collect.remote(Request(5, 0, 0, {"epsilon": 1.0}), network()))
-    finally:
-        pool.close()
+    with pytest.raises(ray.exceptions.RayTaskError, match="AssertionError"):
+        ray.get(handle.collect.remote(Request(5, 0, 0, {"epsilon": 1.0}), network()))
