@@ -362,7 +362,11 @@ def test_a_program_that_fails_says_its_code_and_leaves_nothing(scratch, tmp_path
     job = RemoteJob(
         "toy", [sys.executable, "-c", "1 / 0"], tmp_path / "log", portable, usable(), print
     )
-    assert (ended(job), job.how) == (1, "exit code 1")
+    assert (ended(job), job.how, len(ToyActor.made)) == (
+        1,
+        "exit code 1",
+        1,
+    )  # no fault of its node
     assert "ZeroDivisionError" in (tmp_path / "log").read_text()
     assert not (tmp_path / "run").exists()
 
@@ -458,14 +462,6 @@ def test_no_node_left_ends_the_command_and_is_no_failure_of_the_run(begin, monke
         "device; second: [Errno 28] No space left on device"
     )
     assert job.how == "" and not (tmp_path / "run").exists()
-
-
-def test_a_run_that_fails_on_a_sound_node_has_failed(scratch, tmp_path):
-    _, portable = toy(tmp_path)
-    job = RemoteJob(
-        "toy", [sys.executable, "-c", "exit(1)"], tmp_path / "log", portable, usable(), print
-    )
-    assert (ended(job), job.how, len(ToyActor.made)) == (1, "exit code 1", 1)
 
 
 def test_a_fault_of_our_own_is_raised_where_the_job_is_waited_for(begin, monkeypatch):
