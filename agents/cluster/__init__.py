@@ -2,16 +2,11 @@
 
 connect.py             joins a cluster in bounded time, without Ray's output
 nodes.py               the nodes: their versions, those that join later, those without a fault
-cluster.py             the cluster as a place for jobs
-job_inputs.py          what a job's command needs of this machine
-remote_job.py          one job, on one node after the other
-remote_job_session.py  that job on one node: brought there, followed, its files brought home
-job_actor.py           the job's actor, asked from home
-worker.py              the job on the node: its process, its files
-scratch.py             its directory there
-local_mirror.py        the job's directory at home, which can always go on
-local_runs.py          its runs: their locks and inboxes
-tree.py                the files that travel, by their names
+remote_job.py          the cluster as a place for jobs; one job, on one node after the other
+remote_job_session.py  that job on one node: its actor, followed, its files brought home
+worker.py              the job on the node: its process, its files, its scratch directory
+local_mirror.py        the job's directory at home, which can always go on; its runs
+tree.py                the files that travel, by their names; those of a command
 process.py             child processes that end with their parent
 
 Ray is imported on first use only: it is an extra. Ray's own transport pickles what home and a node

@@ -1,19 +1,23 @@
-"""One job on the cluster, on one node after the other: a node may die, or have a fault."""
+"""The cluster as a place for jobs, and one job on one node after the other: a node may die."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.job_actor import JobActor, JobCancelled, NodeLost
-from targetnet.agents.cluster.job_inputs import JobInputs
-from targetnet.agents.cluster.local_mirror import LocalMirror
-from targetnet.agents.cluster.local_runs import LocalRuns
+from targetnet.agents.cluster.connect import ClusterError, connected
+from targetnet.agents.cluster.local_mirror import LocalMirror, LocalRuns
 from targetnet.agents.cluster.nodes import Nodes, NoNodeLeft
-from targetnet.agents.cluster.remote_job_session import RemoteJobSession
+from targetnet.agents.cluster.remote_job_session import (
+    JobActor,
+    JobCancelled,
+    NodeLost,
+    RemoteJobSession,
+)
+from targetnet.agents.cluster.tree import JobInputs
 from targetnet.rl_core.errors import RlCoreError, in_one_line, reason_of
 
 MOST_DEATHS = 3  # of nodes, without a new checkpoint in between
@@ -149,3 +153,38 @@ class RemoteJob:
     def _kept(self) -> None:
         """Notes that a new checkpoint is at home: a node that dies now costs nothing before it."""
         self._deaths = 0
+
+
+class Cluster(Nodes):
+    """The nodes of a cluster as a place for jobs."""
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        portable: JobInputs | None,
+        say: Callable[[str], None],
+    ) -> RemoteJob:
+        """Starts a job on whichever node has room and no fault, and waits for one if none has."""
+        assert portable is not None
+        return RemoteJob(name, command, log, portable, self, say)
+
+
+@contextlib.contextmanager
+def joined(address: str, say: Callable[[str], None]) -> Iterator[Cluster]:
+    """Joins a cluster, and checks that its nodes may be used.
+
+    Args:
+      address: HOST:PORT of the head, or "auto" for the cluster that this machine belongs to.
+      say: shows one line.
+
+    Raises:
+      ClusterError: there is none, it has no CPUs, or nodes have other versions.
+    """
+    with connected(address):
+        cluster = Cluster(say)
+        nodes, cpus = len(cluster.known), cluster.at_once(1)
+        count = f"{nodes} node" + ("s" if nodes > 1 else "")
+        say(f"Ray cluster: {count}, {cpus} CPU" + ("s" if cpus > 1 else ""))
+        yield cluster

@@ -2,17 +2,21 @@
 
 `Worker` becomes a Ray actor. It does nothing by itself: home asks for everything, so that what is
 at home is known there. Nothing here needs Ray, whose own transport carries and checks what is said.
+Each job has a scratch directory, which is removed at its end or by the next job there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,16 +25,72 @@ from zlib import crc32
 from targetnet.agents.cluster import tree
 from targetnet.agents.cluster.connect import ClusterError
 from targetnet.agents.cluster.process import last_line, start_child
-from targetnet.agents.cluster.scratch import Scratch
 from targetnet.agents.saved.directory import RESULT
 from targetnet.rl_core.checkpoint.store import CheckpointError, read_manifest
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.files import open_regular, write_whole
 from targetnet.rl_core.own_function import CODE_DIRECTORY
 
+_LOCK = "lock"
 _PROBED = 1 << 20  # bytes
 _TAIL = 1 << 12  # bytes at the end of a file that grows, by which it is known
 _OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+Mark = tuple[int, int]  # size of a file at home, and the mark with which it came
+
+
+class Scratch:
+    """A directory of its own, below `targetnet-<user>` in the directory for temporary files.
+
+    A lock says that it is in use. It is inherited by the child processes that get `lock`, and the
+    system releases it once all of them have ended, however they did. So a directory whose lock is
+    free belongs to nobody, and the next job on the node removes it.
+
+    Raises:
+      ClusterError: it cannot be made.
+    """
+
+    def __init__(self) -> None:
+        above = Path(tempfile.gettempdir()) / f"targetnet-{os.getuid()}"
+        try:
+            above.mkdir(mode=0o700, exist_ok=True)
+            status = above.lstat()
+            # Anybody may write where temporary files are, and may have made it before.
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+                raise ClusterError(
+                    f"cannot use {above}: it must be a directory of this user, and no link"
+                )
+            # Waits: nobody may take a directory that is just being made for unused.
+            alone = _locked(above / _LOCK, fcntl.LOCK_EX)
+            try:
+                for left in above.iterdir():
+                    with contextlib.suppress(OSError):  # it is in use, or no directory
+                        lock = _locked(left / _LOCK)
+                        shutil.rmtree(left, ignore_errors=True)
+                        os.close(lock)
+                self.path = Path(tempfile.mkdtemp(dir=above))
+                self.lock = _locked(self.path / _LOCK)
+            finally:
+                os.close(alone)
+        except ClusterError:
+            raise
+        except OSError as error:
+            raise ClusterError(f"cannot write {above}: {error.strerror}") from None
+
+    def remove(self) -> None:
+        """Removes the directory."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self.lock)
+
+
+def _locked(path: Path, how: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> int:
+    """Returns the descriptor of a file that this process locks; makes it if there is none."""
+    file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(file, how)
+    except OSError:
+        os.close(file)
+        raise
+    return file
 
 
 class NodeFile(NamedTuple):
@@ -53,9 +113,6 @@ class NodeReport(NamedTuple):
     posted: set[str]  # command files that were put into inboxes now, by run and name
     waiting: set[str]  # command files that wait in the inboxes
     checkpoints: dict[str, list[int]]  # numbers of the checkpoints of each run that has any
-
-
-Mark = tuple[int, int]  # size of a file at home, and the mark with which it came
 
 
 class Worker:

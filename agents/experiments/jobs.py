@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.process import last_line
+from targetnet.agents.cluster.tree import JobInputs
 from targetnet.agents.experiments.places import HERE, Place
 from targetnet.agents.run.process import stop_on_interrupt
 from targetnet.rl_core.console import say

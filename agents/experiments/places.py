@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.process import start_child
+from targetnet.agents.cluster.tree import JobInputs
 from targetnet.rl_core.errors import ConfigError, RlCoreError
 from targetnet.rl_core.machine import cores
 
@@ -136,7 +136,7 @@ def place_for(
                 f"--ray: log_to = {[*config.log_to]} would report from the nodes, into files that "
                 "are removed with the job there: train with log_to = []"
             )
-    from targetnet.agents.cluster.cluster import joined
+    from targetnet.agents.cluster.remote_job import joined
 
     with joined(ray, say) as cluster:
         room = cluster.at_once(max(config.threads for config in configs))

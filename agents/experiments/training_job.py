@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from targetnet.agents.cluster.job_inputs import JobInputs
+from targetnet.agents.cluster.tree import JobInputs
 from targetnet.agents.experiments.jobs import Job, Progressed
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.state import read_state

@@ -15,8 +15,7 @@ from targetnet.agents.cluster import remote_job
 from targetnet.agents.cluster.connect import ClusterError
 from targetnet.agents.cluster.nodes import NoNodeLeft
 from targetnet.agents.cluster.remote_job import MOST_DEATHS, RemoteJob
-from targetnet.agents.cluster.scratch import Scratch
-from targetnet.agents.cluster.worker import Worker
+from targetnet.agents.cluster.worker import Scratch, Worker
 from targetnet.agents.saved.machines import machines_of
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.control.commands import do_command, set_command

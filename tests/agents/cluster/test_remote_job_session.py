@@ -5,10 +5,9 @@ import threading
 import pytest
 
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.job_inputs import JobInputs
-from targetnet.agents.cluster.local_mirror import LocalMirror
-from targetnet.agents.cluster.local_runs import LocalRuns
+from targetnet.agents.cluster.local_mirror import LocalMirror, LocalRuns
 from targetnet.agents.cluster.remote_job_session import RemoteJobSession
+from targetnet.agents.cluster.tree import JobInputs
 from targetnet.agents.cluster.worker import NodeFile, NodeReport
 from targetnet.rl_core.control.commands import set_command
 from targetnet.rl_core.control.files import ControlFiles, submit

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.scratch import Scratch
+from targetnet.agents.cluster.worker import Scratch
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_scratch_directory_is_removed_at_the_end(above):
 def test_what_a_killed_job_left_is_removed_by_the_next_one(above):
     code = "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]\n"
     code += (
-        "from targetnet.agents.cluster.scratch import Scratch\nprint(Scratch().path); os._exit(1)"
+        "from targetnet.agents.cluster.worker import Scratch\nprint(Scratch().path); os._exit(1)"
     )
     command = [sys.executable, "-c", code, str(above.parent)]
     left = subprocess.run(command, capture_output=True, text=True).stdout.strip()

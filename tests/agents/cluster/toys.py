@@ -8,9 +8,9 @@ from pathlib import Path
 from targetnet.agents.cluster import nodes as cluster_nodes
 from targetnet.agents.cluster import remote_job, remote_job_session
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.job_actor import JobCancelled, NodeLost
-from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.nodes import Node, Nodes, versions
+from targetnet.agents.cluster.remote_job_session import JobCancelled, NodeLost
+from targetnet.agents.cluster.tree import JobInputs
 from targetnet.agents.cluster.worker import Worker
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.machine import processor

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.nodes import NoNodeLeft
 from targetnet.agents.cluster.process import last_line
+from targetnet.agents.cluster.tree import JobInputs
 from targetnet.agents.experiments.jobs import Job, run_jobs
 from targetnet.rl_core.errors import RlCoreError
 
