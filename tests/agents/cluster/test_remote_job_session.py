@@ -74,11 +74,13 @@ def test_a_command_file_stays_at_home_until_its_answer_is_there(visit, tmp_path)
 
 
 def test_a_node_that_claims_command_files_of_others_has_none_removed(visit, tmp_path):
-    mine = tmp_path / "mine.json"
-    mine.touch()
-    looks = [look(posted=["../../../mine.json", "mine.json"]), look(code=0), look(code=0)]
+    (tmp_path / "other").mkdir()
+    files = ControlFiles(tmp_path / "other")
+    files.make()
+    others = submit(files, set_command("x", 1, "api"))
+    looks = [look(posted=[f"../other/{others.name}"]), look(code=0), look(code=0)]
     assert visit(Script(looks)).follow() == 0
-    assert mine.exists()
+    assert others.exists()
 
 
 @pytest.mark.thorough
