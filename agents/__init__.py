@@ -16,13 +16,16 @@ an update is made        dqn/learner.py, whose first lines say which of four cal
 the target is copied     dqn/target.py: TargetClock.advance says when,
                          dqn/network_scopes.py: CopyOps.sync what
 a head is added          dqn/heads.py: HEADS; its layers are in rl_core/networks/heads.py
-a command reaches a run  cli/steer_commands.py: Set; rl_core/control/client.py: begin_all writes a
-                         file. Between two ticks run/loop_runner.py: LoopRunner has it read by
+a command reaches a run  cli/steer_commands.py: Set; rl_core/control/client.py: begin_all, and
+                         rl_core/control/files.py: submit writes a file into control/inbox. Between
+                         two ticks run/loop_runner.py: LoopRunner has it read by
                          rl_core/control/steering.py: Steering.poll and carried out by
                          rl_core/control/changes.py: Changes.carry_out. It acts from the next phase
-                         on: dqn/learner.py: Learner.plan feeds dqn/live_feeds.py: LiveFeeds.values
+                         of updates on (dqn/learner.py: Learner.plan), or the next chunk of a
+                         compiled loop (dqn/compiled.py: ChunkRunner.run): both read
+                         dqn/live_feeds.py: LiveFeeds.values
 a checkpoint is written  run/checkpoints.py, whose first lines say what is in it; the agent's part
-                         is dqn/state.py: AgentState, what Python knows saved/host.py: RunHost
+                         is dqn/state.py: AgentState, what Python knows saved/host.py: HostState
 members stay exact       dqn/population.py: Population, the reasons and the check
 
 Public names are imported on first use, so that the command line does not import TensorFlow.

@@ -4,7 +4,10 @@ To add one you need: a function that builds it (rl_core/networks/heads.py; a fie
 its output is of a new kind), its TD loss (rl_core/losses), a `HeadKind` here, and the key `head`
 with its size and paper (config/network_keys.py, config/keys.py: PAPERS). Look at what names heads:
 config/combinations.py, `huber_delta` in config/learning_keys.py, and, if it embeds fractions,
-memory_estimate.py. Optional: remote/numpy_policy.py, and the lists of public names.
+memory_estimate.py; if it has `loss_to` and a new field of `Values`, objective.py: branching_loss.
+Its functions are named in the `__init__.py` of rl_core/networks and rl_core/losses. Optional:
+remote/numpy_policy.py, and the lists of public names. A new loss is a line of `LOSSES`, or, with
+another kind of target, of `BY_LOSS`.
 """
 
 from __future__ import annotations

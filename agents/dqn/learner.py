@@ -1,6 +1,7 @@
 """Learning phases of updates: the calls that make them, and the error of learning that diverged.
 
-An update is built by `update.Update` and made by one of four calls, with the same outcome:
+An update is built by `update.Update` and made by one of four calls. They agree but for rounding;
+batched ones, bit for bit with what they replace (population.py).
 
 call     makes                  built by                       who decides on a sync, and how
 single   one update             Update.single, plain ops       Python if none is due; else tf.cond

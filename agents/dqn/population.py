@@ -7,7 +7,7 @@ initializers of TensorFlow's own draw are those of an agent that is built alone.
 feeds, and what Python keeps is each member's own (`MemberPart.per_member`). (4) Members take turns
 in one thread, between two calls. (5) Three calls load nobody and work on rows of all members: the
 greedy policy, storing, and one update of each (`update_batching`). They are other programs, and are
-used only with one thread, layers of `rl_core`, and if `_is_exact` finds the same bytes.
+used only where `update_batching.can_batch` says so and `_is_exact` finds the same bytes.
 
     population = Population(configs, envs.observation_shape, envs.observation_dtype, 2)
     actions = population.members[3].step(observation, reward, terminated, autoreset)

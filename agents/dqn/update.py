@@ -208,10 +208,10 @@ class Update:
         """Builds an update: 1 to 5 run in this order, 6 to 9 after them in any, 10 after 9.
 
         1. Read the count of updates. 2. Sample a batch; rewards are scaled and clipped there.
-        3. Values of the networks, and the TD loss. 4. Weigh it, and take the mean. 5. `apply`:
-        gradients, their norm, clipping, the check that all is finite, Adam. 6. The count grows.
-        7. New priorities. 8. The averaged weights. 9. The target's age grows, and it may be synced.
-        10. Adam may be reset for that.
+        3. Values of the networks, and the TD loss. 4. Weigh it, and take the mean. 5. `apply`
+        (`ApplyOps`; in loops `LoopAdam.apply`): gradients, their norm, clipping, the check that
+        all is finite, Adam. 6. The count grows. 7. New priorities. 8. The averaged weights.
+        9. The target's age grows, and it may be synced. 10. Adam may be reset for that.
         """
         counter = self.count.read_value()
         stream = Stream(self._keys, "sample")

@@ -1,11 +1,13 @@
 """Checkpoints, taken between two time steps and written by a thread; what a run's end saves.
 
 Saved: the variables (`AgentState`), and with them the newest time step and the weights of actors'
-requests; what Python knows (`RunHost`); the rows of the replay, in files that checkpoints share.
-Made again: Adam's moments in the form of loops, random keys, sums over priorities, the queue of
-valid rows, the target's age in Python, a rollout's returns and its order. In the run's directory
-alone: config, log, trace and curves, whose lengths are saved. Not kept: an env's own state, as its
-actions are played again and a vector env begins anew; `pause`; the memory of a caller's functions.
+requests; what Python knows (`RunHost`), and of the agent (`AgentPart`) its updates, the position in
+the freeze schedule and the live values that were set; the rows of the replay, in files that
+checkpoints share. Made again: Adam's moments in the form of loops, random keys, sums over
+priorities, the queue of valid rows, the target's age in Python, a rollout's returns and its order.
+In the run's directory alone: config, log, trace and curves, whose lengths are saved. Not kept: an
+env's own state, as its actions are played again and a vector env begins anew; `pause`; what
+`on_tick` or a network of the user's own remembers. A controller's `memory` is kept.
 """
 
 from __future__ import annotations
