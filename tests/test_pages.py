@@ -154,7 +154,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 4 and len(CONFIGS) == 15 and len(SHELL) > 40
+    assert len(SCRIPTS) == 5 and len(CONFIGS) == 15 and len(SHELL) > 40
     assert {"env_id" in tomllib.loads(block.text) for block in SETTINGS} == {True, False}
 
 
