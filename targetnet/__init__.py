@@ -6,6 +6,7 @@
     outcome = targetnet.train(config, "runs/cartpole-1")
 
 The names are those of `agents`, `envs` and `rl_core`, loaded on first use; there is nothing else.
+In a checkout these three are links to the folders beside this one: each file is there once.
 
 Imports: agents, envs, rl_core.
 """

@@ -6,8 +6,8 @@ one, and every call of the graph is of that member. The values of all members ar
 copied, those of a replay, have a part for each member.
 
 A call that is made all the time need not load a member: it can be built on rows of the matrices,
-for one member or for many at once. In the graph the active member is called `seat`, and the
-matrices `kept`.
+for one member or for many at once. In the graph the variables of `ActiveMember` are called `seat`,
+and the matrices of `MemberStore` `kept`, as stored graphs have them.
 """
 
 from __future__ import annotations
