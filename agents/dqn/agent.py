@@ -348,7 +348,7 @@ class DqnAgent:
         self.state, self.q_values = parts.state, parts.q_values
 
     def reset(self, config: DqnConfig | None = None) -> None:
-        """Makes this the agent that would be built for a config, bit for bit, in some hundredths.
+        """Makes this the agent that would be built for a config, bit for bit, in the same graph.
 
         Weights, optimizers, replay, snapshots, counters and live values begin again; graph and
         calls stay. Parts, such as `hyperparameters`, are new: take them from the agent again.
