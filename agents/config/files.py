@@ -190,11 +190,22 @@ def _as_of_now(values: dict[str, Any]) -> dict[str, Any]:
     now = without_replay_keys(now)
     if not is_older:
         return now
-    now = _renamed(now)
+    now = _with_short_chunks(_renamed(now))
     kwargs = now.get("env_wrapper_kwargs")
     if now.get("env_wrapper") == "atari" and isinstance(kwargs, dict):
         now["env_wrapper_kwargs"] = _restarting(kwargs)
     return now
+
+
+def _with_short_chunks(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns the values with the chunk of 0.2, which ended before the ring was overwritten."""
+    names = ("chunk", "replay_capacity", "num_envs")
+    numbers = [values.get(name, DqnConfig.model_fields[name].default) for name in names]
+    is_compiled = values.get("loop") == "compiled" and not values.get("rollout")
+    if not is_compiled or not all(type(number) is int for number in numbers):
+        return values
+    chunk, capacity, num_envs = numbers
+    return values | {"chunk": max(1, min(chunk, capacity // max(1, num_envs) * 3 // 4))}
 
 
 def _restarting(kwargs: dict[str, Any]) -> dict[str, Any]:

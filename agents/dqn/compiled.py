@@ -27,7 +27,7 @@ from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.networks import Conditions
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam, Moments
 from targetnet.rl_core.random import Draws, Keys
-from targetnet.rl_core.replay import ReplayMemory, newest_frame
+from targetnet.rl_core.replay import ReplayMemory, RowChecksum, Rows, newest_frame
 
 
 class EnvState(NamedTuple):
@@ -178,6 +178,7 @@ class Chunk(NamedTuple):
     lengths: Any  # [T, N] int32 of the episodes that ended with it, negative if truncated; else 0
     returns: Any  # [T, N] float64 of these
     finished: Any  # [N] int64, episodes of each env, when it ended
+    checksums: Any  # [T, 2] uint32 parts: what the row shows; the outcome of the row before it
     stats: Any  # of the last update in the chunk
     numerics: Any  # of the last one tried; if not finite, it was not made, and ended the chunk
 
@@ -274,8 +275,9 @@ class InGraphLoop:
         self._update, self._like = learner.update, learner.learned
         self._blocks, self._arms = learner.blocks, learner.freeze.arms
         self._adam = LoopAdam(learner.moments, learner.blocks)
-        # Rows are read between two chunks: none may be overwritten before anybody looks at it.
-        self.longest = max(1, min(config.chunk, memory.steps * 3 // 4))
+        self.longest, self._checksum = config.chunk, RowChecksum(memory.rows.ring)
+        if config.rollout:  # so that each one is learned from by values that are read for it
+            self.longest = max(1, min(config.chunk, memory.steps * 3 // 4))
         self.envs = EnvsInGraph(config, keys, rules)
         self.knobs = exploration.knobs
         self.fed = chunk_placeholders(len(self._blocks), len(self._arms), len(self.knobs))
@@ -290,6 +292,7 @@ class InGraphLoop:
             nothing = UpdateOutputs(*(tf.zeros(of.shape, of.dtype) for of in self._like))
             seen = (
                 tf.zeros([T], tf.int64), tf.zeros([T, N], tf.int32), tf.zeros([T, N], tf.float64),
+                tf.zeros([T, 2], tf.uint32),
             )  # fmt: skip
             # Whether every update was made, as a number that is packed with others.
             good = tf.ones([], tf.int64)
@@ -313,10 +316,10 @@ class InGraphLoop:
                 saved = [*self.envs.write(state), self._adam.write(learned.moments)]
             with tf.control_dependencies(saved):
                 updates = self._update.count.read_value()
-                env_steps, lengths, returns = seen
+                env_steps, lengths, returns, checksums = seen
                 return Chunk(
                     counts, arm, i, updates, env_steps, lengths, returns, state.finished,
-                    learned.last.stats(), learned.last.numerics,
+                    checksums, learned.last.stats(), learned.last.numerics,
                 )  # fmt: skip
 
         return loop()
@@ -353,7 +356,8 @@ class InGraphLoop:
             "terminated": state.terminated,
             "autoreset": state.autoreset,
         }
-        write = self._memory.write(shown | remembered | chosen)
+        row = shown | remembered | chosen
+        write = self._memory.write(row)
         with tf.control_dependencies([*chosen.values(), *kept]):
             kept += self._normalizer.see(shown["observation"])
         with tf.control_dependencies([write, *kept]):
@@ -367,12 +371,17 @@ class InGraphLoop:
             new_steps = tf.where_v2(made, new_steps, counts.new_steps)
             good = tf.cast(made, tf.int64)
             env_step = counts.env_step + good * new_steps
-        seen = tuple(
-            _put(array, i, value)
-            for array, value in zip(seen, (env_step, length, episode_return), strict=True)
-        )
+        now_seen = env_step, length, episode_return, self._parts(row)
+        seen = tuple(_put(array, i, value) for array, value in zip(seen, now_seen, strict=True))
         counts = LoopCounts(env_step, new_steps, learn_age)
         return i + good, state, counts, arm, good, seen, learned
+
+    def _parts(self, row: Rows) -> tf.Tensor:
+        """Returns what a time step adds to checksums, [2] uint32, as `Chunk.checksums` has it."""
+        of_outcome = self._memory.rows.ring.of_outcome
+        shown = {name: column for name, column in row.items() if name not in of_outcome}
+        outcome = {name: column for name, column in row.items() if name in of_outcome}
+        return tf.stack([self._checksum.part(shown), self._checksum.part(outcome)])
 
     def _due(self, counts: LoopCounts, now: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns how many updates are due, and the new learn age; as `LoopState.updates_due`.

@@ -8,7 +8,7 @@ import numpy as np
 
 from targetnet.agents.dqn.agent import DqnAgent, LearnStats
 from targetnet.agents.dqn.compiled import Chunk, DivergedInChunk, LoopCounts
-from targetnet.agents.loops.plain import NO_ACTIONS, LoopState, Tick
+from targetnet.agents.loops.plain import NO_ACTIONS, LoopState, Tick, TracedSteps
 from targetnet.envs import Envs, Episode
 
 
@@ -50,10 +50,13 @@ def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
 
 def _tick(chunk: Chunk, state: LoopState, stats: LearnStats | None) -> Tick:
     """Adds a chunk to the counts in `state` and returns its tick."""
-    state.tick += int(chunk.time_steps)
+    made = int(chunk.time_steps)
+    env_steps = np.concatenate([[state.env_step], chunk.env_steps[:made]])
+    state.tick += made
     state.env_step, state.new_steps = int(chunk.counts.env_step), int(chunk.counts.new_steps)
     state.clock.age = int(chunk.counts.learn_age)
-    return Tick(state.env_step, *_episodes(chunk), stats, NO_ACTIONS, None)
+    traced = TracedSteps(chunk.checksums[:made], env_steps)
+    return Tick(state.env_step, *_episodes(chunk), stats, NO_ACTIONS, None, traced)
 
 
 def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:

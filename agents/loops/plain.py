@@ -19,6 +19,13 @@ from targetnet.rl_core.schedules import next_multiple
 NO_ACTIONS = np.zeros(0, np.int32)  # of a tick, where Python steps no envs
 
 
+class TracedSteps(NamedTuple):
+    """What a trace keeps of T time steps that a chunk has made."""
+
+    parts: np.ndarray  # [T, 2] uint32 of their checksums, as `Chunk.checksums` has them
+    env_steps: np.ndarray  # [T + 1] int64, before the first and after each
+
+
 class Tick(NamedTuple):
     """Results of the time steps between two safe points.
 
@@ -31,6 +38,7 @@ class Tick(NamedTuple):
     stats: LearnStats | None  # statistics of the last update, once every `log_period` env steps
     actions: np.ndarray  # [N], of the last time step; empty where Python steps no envs
     step: Step | None  # result of `actions`, valid until the next tick; None if they are empty
+    traced: TracedSteps | None = None  # of a chunk; None: the replay still has the rows
 
 
 def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:

@@ -89,6 +89,7 @@ class LoopRunner:
             self._run()
         except DivergedInLoop as error:
             self._news.append(error.tick)
+            self.parts.tracer.update(self.parts.state.tick, error.tick.traced)
             raise
         finally:
             self.parts.exchanges.leave()
@@ -116,7 +117,7 @@ class LoopRunner:
                 news.append(tick)
             if is_due:
                 if state.tick >= self.parts.tracer.due:
-                    self.parts.tracer.update(state.tick)
+                    self.parts.tracer.update(state.tick, tick.traced)
                 self._show_news()
             goes_on = not is_due or self._safe_point()
             # After the safe point: the log puts values set here behind the commands taken there.

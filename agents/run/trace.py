@@ -1,4 +1,4 @@
-"""Keeps a run's trace: a checksum of every time step, taken from the replay now and then."""
+"""Keeps a run's trace: a checksum of every time step, taken from the replay or from chunks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.plain import TracedSteps
 from targetnet.agents.saved.host import TracePosition
-from targetnet.rl_core.control.records import TraceFile, checksums
+from targetnet.rl_core.control.records import TraceFile
+from targetnet.rl_core.digest import checksums
 from targetnet.rl_core.files import RetryLater
+from targetnet.rl_core.replay import Rows
 
 # (index of the first time step, its checksums [T], env steps after each [T]).
 Compare = Callable[[int, np.ndarray, np.ndarray], None]
@@ -28,7 +31,7 @@ class NullTracer:
         """The length of the trace: none."""
         return TracePosition(0, 0)
 
-    def update(self, tick: int) -> None:
+    def update(self, tick: int, traced: TracedSteps | None = None) -> None:
         """Does nothing: no rows are new."""
 
     def close(self) -> None:
@@ -62,12 +65,16 @@ class Tracer:
         self._agent, self._compare = agent, compare
         self._before = agent.config.demonstration_steps  # that the ring had before the first one
         # As rarely as possible: a rare call finds none of its code and data in the caches.
-        most = agent.replay.steps - stride
-        self._period = max(1, min(_CHUNKS_AT_ONCE * agent.state.contents.chunk, most))
+        contents, compiled = agent.state.contents, agent.chunks is not None
+        most = 1 if compiled else agent.replay.steps - stride
+        self._period = max(1, min(_CHUNKS_AT_ONCE * contents.chunk, most))
         self._done, self._env_step, crc = position
         self.due = self._done + self._period + 1
         self._file = TraceFile(path, self._done, crc)
         self._writing = RetryLater(warn)
+        self._shown: np.ndarray | None = None  # [1] part of the newest row, where chunks trace
+        if compiled and contents.written() > self._before:
+            self._shown = self._newest_shown()
 
     def position(self) -> TracePosition:
         """The length of the trace on disk.
@@ -83,23 +90,55 @@ class Tracer:
         """CRC-32 of all checksums so far, written yet or not."""
         return self._file.crc
 
-    def update(self, tick: int) -> None:
-        """Takes in the time steps whose outcome is known; `tick` were made so far."""
+    def update(self, tick: int, traced: TracedSteps | None = None) -> None:
+        """Takes in the time steps whose outcome is known; `tick` were made so far.
+
+        Args:
+          traced: of the chunk that made the last ones; None: the replay still has their rows.
+        """
+        if traced is not None:
+            self._take(traced)
         while self._done < tick - 1:
             begin, end = self._done, min(self._done + self._period, tick - 1)
-            contents = self._agent.state.contents
-            rows = contents.time_steps(self._before + begin, self._before + end)
-            new = checksums([*rows.values()])
-            self._file.append(new)
+            rows = self._rows(begin, end)
             transitions = np.count_nonzero(~rows["autoreset"], axis=1)  # [T]
             env_steps = self._env_step + np.cumsum(transitions)
-            self._done, self._env_step = end, int(env_steps[-1])
-            if self._compare:
-                self._compare(begin, new, env_steps)
+            self._add(checksums([*rows.values()]), env_steps)
         with self._writing.attempt():
             self._file.write()
         # One more: the outcome of the newest time step is not known.
         self.due = self._done + self._period + 1
+
+    def _take(self, traced: TracedSteps) -> None:
+        """Takes in a chunk, and the time step before it, whose outcome came with it."""
+        parts, env_steps = traced
+        if not len(parts):
+            return
+        shown, outcome = parts.T
+        if self._shown is None:
+            outcome, env_steps = outcome[1:], env_steps[1:]
+        else:
+            shown = np.concatenate([self._shown, shown])
+        self._shown = shown[-1:]
+        self._add(shown[:-1] + outcome, env_steps[:-1])
+
+    def _newest_shown(self) -> np.ndarray:
+        of_outcome = self._agent.replay.rows.ring.of_outcome
+        rows = self._rows(self._done, self._done + 1).items()
+        return checksums([np.zeros_like(c) if name in of_outcome else c for name, c in rows])
+
+    def _rows(self, begin: int, end: int) -> Rows:
+        contents = self._agent.state.contents
+        return contents.time_steps(self._before + begin, self._before + end)
+
+    def _add(self, new: np.ndarray, env_steps: np.ndarray) -> None:
+        if not len(new):
+            return
+        self._file.append(new)
+        begin, self._done = self._done, self._done + len(new)
+        self._env_step = int(env_steps[-1])
+        if self._compare:
+            self._compare(begin, new, env_steps)
 
     def close(self) -> None:
         """Writes the checksums that the file lacks, and closes it.

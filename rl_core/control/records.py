@@ -1,9 +1,9 @@
 """Append-only files of checksums: the trace of a run, and the arrivals of its actors' deliveries.
 
 The trace has a checksum per time step, which shows where two runs begin to differ. They are
-computed from the replay's rows, some hundred time steps at once, so they cost the loop nothing. A
-checksum is four bytes, little-endian. Checkpoints and the digest at a run's end hold a CRC-32 of
-the file, so a damaged trace is not mistaken for a different run.
+computed from the replay's rows, some hundred time steps at once, or in the graph, so they cost the
+loop nothing. A checksum is four bytes, little-endian. Checkpoints and the digest at a run's end
+hold a CRC-32 of the file, so a damaged trace is not mistaken for a different run.
 
 The order in which deliveries reach the learner is all that chance decides in a run whose actors run
 freely, so a repeat follows the arrivals. A record has 20 bytes, little-endian: the actor (4 bytes),
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -65,22 +64,6 @@ class _RecordFile:
 # The trace.
 
 _CHECKSUM_BYTES = 4  # per checksum
-_ODD = 2_654_435_761  # odd factors: if exactly one word differs, the sum differs
-
-
-def checksums(columns: Sequence[np.ndarray | None]) -> np.ndarray:
-    """Returns a checksum per time step, [T] uint32, of columns [T, ...] of any dtype.
-
-    Equal bits give equal checksums. A column that is None is ignored.
-    """
-    there = [np.ascontiguousarray(c) for c in columns if c is not None]
-    T = len(there[0])
-    parts = [c.reshape(T, -1).view(np.uint8) for c in there]
-    size = sum(part.shape[1] for part in parts)
-    parts.append(np.zeros((T, -size % 4), np.uint8))
-    words = np.concatenate(parts, axis=1).view("<u4")  # [T, W]
-    factors = np.arange(1, 2 * words.shape[1], 2, dtype=np.uint32) * np.uint32(_ODD)
-    return (words * factors).sum(axis=1, dtype=np.uint32)
 
 
 class TraceFile(_RecordFile):

@@ -9,7 +9,7 @@
     memory.py       all three as one
     contents.py     rows as arrays, for checkpoints and digests
 
-Imports: rl_core.errors, rl_core.graph, rl_core.machine, rl_core.random.
+Imports: rl_core.digest, rl_core.errors, rl_core.graph, rl_core.machine, rl_core.random.
 """
 
 from targetnet.rl_core.machine import check_memory, format_bytes
@@ -19,6 +19,7 @@ from targetnet.rl_core.replay.memory import ReplayMemory
 from targetnet.rl_core.replay.prioritized import PrioritizedSampler
 from targetnet.rl_core.replay.rows import (
     Column,
+    RowChecksum,
     Rows,
     joined_frames,
     newest_frame,
@@ -38,6 +39,7 @@ __all__ = [
     "PrioritizedSampler",
     "ReplayContents",
     "ReplayMemory",
+    "RowChecksum",
     "Rows",
     "Sampler",
     "Sequences",

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from targetnet.rl_core.digest import word_factors
 from targetnet.rl_core.graph.large import large_variable, write_at
 
 # Column name -> values [M, ...]: tensors, variables or arrays; in the order of the columns.
@@ -159,6 +160,40 @@ class Ring:
         shown = {n: values for n, values in rows.items() if n not in self.of_outcome}
         outcome = {n: values for n, values in rows.items() if n in self.of_outcome}
         return [*self.writes(numbers, shown), *self.writes(before, outcome)]
+
+
+class RowChecksum:
+    """`targetnet.rl_core.digest.checksums` of one time step in the graph, some columns at a time.
+
+    Args:
+      ring: whose columns there are; what a time step of it has is [N, ...] of each.
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self._begins: dict[str, int] = {}  # of each column's bytes
+        end = 0
+        for name, column in ring.columns.items():
+            self._begins[name] = end
+            end += ring.num_envs * column.shape[1:].num_elements() * column.dtype.size
+        self._factors = word_factors(-(-end // 4))
+
+    def part(self, rows: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns what these columns [N, ...] add to the checksum, a uint32 scalar."""
+        return tf.add_n(
+            [self._of(begin, rows[n]) for n, begin in self._begins.items() if n in rows]
+        )
+
+    def _of(self, begin: int, column: tf.Tensor) -> tf.Tensor:
+        whole = tf.cast(column, tf.uint8) if column.dtype == tf.bool else column
+        size, count = whole.dtype.size, whole.shape.num_elements()
+        if begin % 4 == 0 and count * size % 4 == 0:
+            words = tf.bitcast(tf.reshape(whole, [-1, max(1, 4 // size)]), tf.uint32)
+            factors = self._factors[begin // 4 :][: count * size // 4]
+            return tf.reduce_sum(tf.reshape(words, [-1]) * factors)
+        data = tf.reshape(tf.bitcast(whole, tf.uint8), [-1])
+        at = begin + np.arange(count * size)
+        places = (8 * (at % 4)).astype(np.uint32)
+        return tf.reduce_sum(tf.cast(data, tf.uint32) * (self._factors[at // 4] << places))
 
 
 def joined_frames(frames: tf.Tensor) -> tf.Tensor:

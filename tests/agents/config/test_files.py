@@ -1,6 +1,7 @@
 """Configs in TOML: read, changed on the way, written back, refused in one line."""
 
 import re
+import tomllib
 
 import pytest
 
@@ -12,6 +13,7 @@ from targetnet.agents.config.files import (
     read_config,
     require_can_go_on,
     shipped_for,
+    stored_text,
 )
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import Settings
@@ -59,6 +61,17 @@ def test_a_stored_config_of_rollouts_is_read_whatever_the_defaults_were(write):
         then, found = re.subn(rf"(?m)^{key} = .*", f"{key} = {value}", then)
         assert found == 1
     assert read_config(write(sealed_text(then))) == mine
+
+
+@pytest.mark.parametrize(
+    ("ring", "chunk"),
+    [({"replay_capacity": 84}, 15), ({"rollout": 32}, 500), ({"replay_capacity": 100_000}, 500)],
+)
+def test_a_compiled_run_of_0_2_keeps_its_chunks(write, ring, chunk):
+    """They ended after three quarters of the ring, here of 84 // 4 = 21 time steps."""
+    mine = DqnConfig(env_id="InGraph/CartPole-v1", loop="compiled", num_envs=4, **ring)
+    assert read_config(write(sealed_text(dump_config(mine)))).chunk == chunk
+    assert read_config(write(stored_text(tomllib.loads(dump_config(mine))))).chunk == 500
 
 
 def test_an_empty_file_is_all_defaults(write):

@@ -14,8 +14,9 @@ from targetnet.rl_core.control import files as files_module
 from targetnet.rl_core.control import state as state_module
 from targetnet.rl_core.control.files import ControlFiles, RunLock, is_alive
 from targetnet.rl_core.control.log import ControlLog, LogTail, read_log
-from targetnet.rl_core.control.records import TraceFile, checksums, read_trace
+from targetnet.rl_core.control.records import TraceFile, read_trace
 from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.digest import checksums
 from targetnet.rl_core.errors import RunDirError
 from targetnet.rl_core.files import clear_unfinished, write_whole
 from tests.rl_core.control.entries import entry
