@@ -254,8 +254,11 @@ class PrintDigest:
     def __call__(self, console: Console) -> int:
         from targetnet.agents.saved.directory import RunDir
 
-        end = RunDir.open(self.run).load_digest()
-        print(f"env step {end.env_step:,}, update {end.update:,}: {in_one_line(end.digest)}")
+        run = RunDir.open(self.run)
+        end, threads = run.load_digest(), run.config().threads
+        where = f"env step {end.env_step:,}, update {end.update:,}"
+        where += f", {threads} threads" if threads > 1 else ""
+        print(f"{where}: {in_one_line(end.digest)}")
         return 0
 
 

@@ -175,7 +175,7 @@ class MachineKeys(Settings):
 
     threads: int = key(
         1,
-        "threads inside one operation; with 1, the same seed gives the same bits",
+        "threads inside one operation; another number may give other bits",
         "threads",
         ge=1,
         le=1_024,

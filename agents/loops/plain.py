@@ -20,7 +20,7 @@ NO_ACTIONS = np.zeros(0, np.int32)  # of a tick, where Python steps no envs
 
 
 class TracedSteps(NamedTuple):
-    """What a trace keeps of T time steps that a chunk has made."""
+    """Trace of T time steps that a chunk has made."""
 
     parts: np.ndarray  # [T, 2] uint32 of their checksums, as `Chunk.checksums` has them
     env_steps: np.ndarray  # [T + 1] int64, before the first and after each

@@ -186,7 +186,7 @@ class RowChecksum:
     def _of(self, begin: int, column: tf.Tensor) -> tf.Tensor:
         whole = tf.cast(column, tf.uint8) if column.dtype == tf.bool else column
         size, count = whole.dtype.size, whole.shape.num_elements()
-        if begin % 4 == 0 and count * size % 4 == 0:
+        if not begin % 4 and not count * size % 4:
             words = tf.bitcast(tf.reshape(whole, [-1, max(1, 4 // size)]), tf.uint32)
             factors = self._factors[begin // 4 :][: count * size // 4]
             return tf.reduce_sum(tf.reshape(words, [-1]) * factors)

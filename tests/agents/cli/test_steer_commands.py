@@ -492,6 +492,14 @@ def test_digest_and_replay_end_with_the_same_word(capsys, ended):
     assert code == 0 and out.splitlines()[-1] == f"identical {digest}"
 
 
+def test_a_digest_of_two_threads_says_so(capsys, ended, tmp_path):
+    copy = shutil.copytree(ended, tmp_path / "copy")
+    config = (copy / "config.toml").read_text().split("\n", 2)[2]  # as of 0.1, without a seal
+    (copy / "config.toml").write_text(config.replace("threads = 1", "threads = 2"))
+    assert ", 2 threads: " in ran(capsys, "digest", copy)[1]
+    assert "thread" not in ran(capsys, "digest", ended)[1]
+
+
 def test_a_replay_that_differs_says_where_with_exit_code_1(capsys, ended, tmp_path):
     copy = shutil.copytree(ended, tmp_path / "copy")
     config = (copy / "config.toml").read_text()
