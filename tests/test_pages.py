@@ -243,7 +243,7 @@ def test_a_config_is_one(block, tmp_path):
 def test_the_readmes_network_learns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nets.py").write_text(MODULES["nets.py"].text)
-    changes = ["network=nets:two", "env_steps=200", *SMALL]
+    changes = ["network=nets:net", "env_steps=200", *SMALL]
     assert main(["train", "cartpole-plain", "--set", *changes]) == 0
 
 

@@ -60,11 +60,16 @@ class Set:
         if not self.change:
             raise RlCoreError("nothing to set: name at least one change, such as sync_period=50")
         changes = [_assignment(text) for text in self.change]
-        return _ask(
-            _runs(self.run, self.all),
+        runs, names = _runs(self.run, self.all), [name for name, _ in changes]
+        code = _ask(
+            runs,
             lambda: [set_command(name, value, "cli") for name, value in changes],
             self.wait, self.timeout, console,
         )  # fmt: skip
+        if "sync_period" in names and "tau" not in names and self.wait:
+            for run in list(runs.values())[:1]:
+                _say_what_a_sync_is(run, console)
+        return code
 
 
 @dataclass(frozen=True)
@@ -371,6 +376,14 @@ def _ask(
     if problems:
         raise RlCoreError("; ".join(problems))
     return 0
+
+
+def _say_what_a_sync_is(run: Path, console: Console) -> None:
+    """Says that syncs are no full copies, if they are none: by the period alone nobody sees it."""
+    values = read_state(ControlFiles(run))[0].values
+    for tau in [of.value for of in values if of.name == "tau"]:
+        if isinstance(tau, int | float) and tau < 1:
+            say(console, f"each sync moves the target by tau = {tau:g}; for full copies set tau=1")
 
 
 def _pid(run: Path) -> int:

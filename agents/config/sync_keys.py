@@ -60,7 +60,7 @@ class SyncKeys(Settings):
         gt=0,
         le=1,
         unit="1",
-        meaning="weight of the online network in a sync; 1 is a full copy, and the default of a "
+        meaning="share by which a sync moves the target; 1 is a full copy, and the default of a "
         "config that sets `sync_period`",
         effect="next sync",
         papers=("Lillicrap et al. 2016",),

@@ -55,13 +55,13 @@ SYNONYMS = {
         Synonym("buffer_size", "1_000_000", "replay_capacity"),
         Synonym("learning_starts", "100", "learn_start"),
         Synonym("train_freq", "4", "learn_period", _ALL_ENVS),
-        Synonym("gradient_steps", "1", "updates_per_learn", "-1 is as many as learn_period"),
+        Synonym("gradient_steps", "1", "updates_per_learn", "-1: updates_per_learn = learn_period"),
         Synonym(
             "target_update_interval",
             "10_000",
             "sync_period",
-            "counted in updates: 10000 with train_freq = 4 is 2500 (times gradient_steps, divided "
-            "by n_envs)",
+            "counted in updates: target_update_interval * gradient_steps / (train_freq * n_envs); "
+            "10,000 with train_freq = 4 is 2,500",
         ),
         Synonym("gamma", "0.99", "discount"),
         Synonym("n_steps", "1", "n_step"),
@@ -384,11 +384,13 @@ page has all [keys of a config](../reference/config.md).
 
 The period is where a translation goes wrong: `sync_period` is counted in updates, and most others
 count env steps. With one update in every 4 env steps, 10,000 env steps are `sync_period = 2_500`.
-Where others copy several times between two learning phases, only the last copy counts: then the
-period is `updates_per_learn`. [`zoo-cartpole.toml`](../variants/zoo-cartpole.toml) and its
+Where others make k full copies between two learning phases, only the last one counts: then the
+period is `updates_per_learn`. With `tau` below 1 the k copies add up: `tau = 1 - (1 - tau) ** k`.
+[`zoo-cartpole.toml`](../variants/zoo-cartpole.toml) and its
 neighbours have the settings of rl-baselines3-zoo, translated.
 
-Some differences have no name: CleanRL's loss is the squared TD error, twice that of
+Some differences have no name: Stable-Baselines3 acts at random until `learning_starts`, and here
+epsilon decides from the first step on. CleanRL's loss is the squared TD error, twice that of
 `loss = "squared"`, and CleanRL's and Dopamine's DQN clip no gradients (`max_grad_norm = 0`).
 
 """

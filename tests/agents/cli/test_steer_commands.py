@@ -107,6 +107,21 @@ def test_set_prints_the_change_and_where_it_landed(capsys, long):
     published(long, "sync_period", 50)
 
 
+@pytest.mark.thorough
+def test_set_says_that_a_sync_is_no_full_copy(capsys, long):
+    """By the period alone, nobody would see that syncs a hundred times rarer move it by a tenth."""
+    told = "each sync moves the target by tau = 0.25; for full copies set tau=1\n"
+    try:
+        ran(capsys, "set", long, "tau=0.25")
+        published(long, "tau", 0.25)
+        assert ran(capsys, "set", long, "sync_period=60")[1].endswith(told)
+        assert told not in ran(capsys, "set", long, "sync_period=70", "tau=0.25")[1]
+    finally:
+        ran(capsys, "set", long, "tau=auto")
+        published(long, "tau", 1.0)
+    assert "tau" not in ran(capsys, "set", long, "sync_period=80")[1]
+
+
 def test_set_takes_several_changes(capsys, long):
     code, out, _ = ran(capsys, "set", long, "tau=0.5", "exempt=torso", "learning_rate=1e-4")
     assert code == 0

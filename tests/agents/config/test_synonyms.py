@@ -24,7 +24,8 @@ ALL = [(library, synonym) for library, of in SYNONYMS.items() for synonym in of]
         (
             "target_update_interval",
             "; target_update_interval of Stable-Baselines3 is sync_period here, counted in "
-            "updates: 10000 with train_freq = 4 is 2500 (times gradient_steps, divided by n_envs)",
+            "updates: target_update_interval * gradient_steps / (train_freq * n_envs); 10,000 with "
+            "train_freq = 4 is 2,500",
         ),
         ("buffer_size", "; buffer_size of Stable-Baselines3, CleanRL and Tianshou is "
                         "replay_capacity here"),
