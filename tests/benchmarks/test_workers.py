@@ -132,17 +132,12 @@ def stand_in(monkeypatch):
 
 
 @pytest.fixture(params=["stand-in", "jax"])
-def each_jax(request):
-    """Runs a test on the stand-in, and on JAX itself."""
+def script(request, monkeypatch):
+    """Runs a yardstick's module, on the stand-in and on JAX itself; returns what it defines."""
     if request.param == "stand-in":
         request.getfixturevalue("stand_in")
     elif importlib.util.find_spec("jax") is None:
         pytest.skip("needs JAX, which is no dependency: pip install jax")
-
-
-@pytest.fixture
-def script(each_jax, monkeypatch):
-    """Runs a yardstick's module, on JAX or on a stand-in for it; returns what it defines."""
     monkeypatch.syspath_prepend(str(YARDSTICKS))
     monkeypatch.delitem(sys.modules, "jax_compiled_dqn", raising=False)
     yield lambda name: runpy.run_path(str(YARDSTICKS / f"{name}.py"))
@@ -150,10 +145,6 @@ def script(each_jax, monkeypatch):
 
 
 SHAPES = [(4, 3), (3,), (3, 3), (3,), (3, 2), (2,)]  # small: the stand-in differs number by number
-
-
-def small_weights(rng):
-    return [rng.normal(size=shape) for shape in SHAPES]
 
 
 def random_batch(rng):
@@ -166,9 +157,9 @@ def random_batch(rng):
     )  # fmt: skip
 
 
-def twin_of(rng, kind=Twin):
+def twin_of(rng):
     """One whose target is another network: what it gets wrong must show."""
-    twin = kind(small_weights(rng))
+    twin = Twin([rng.normal(size=shape) for shape in SHAPES])
     twin.target = [w + 0.1 for w in twin.online]
     return twin
 
@@ -317,24 +308,6 @@ def test_ours_learns_as_the_twin_does(load):
 
 
 # The workers written after CleanRL's and PureJaxRL's DQN.
-
-
-def test_the_update_of_both_is_adams_on_the_mean_squared_error(each_jax, load):
-    parts, rng = load("jax_dqn"), np.random.default_rng(0)
-    twin = twin_of(rng, SquaredTwin)
-    m, v = ([np.zeros_like(w) for w in twin.online] for _ in range(2))
-    learner = parts.Learner([w.copy() for w in twin.online], twin.target, m, v, np.int32(0))
-    for number in range(6):
-        s_tm1, a_tm1, r_t, discount_t, s_t = batch = random_batch(rng)
-        final_t = 1.0 * (discount_t == 0)
-        goal = r_t + discount_t * twin.forward(twin.target, s_t)[-1].max(1)
-        error = goal - twin.forward(twin.online, s_tm1)[-1][np.arange(16), a_tm1]
-        learner, loss = parts.update(learner, parts.Batch(s_tm1, a_tm1, r_t, final_t, s_t))
-        np.testing.assert_allclose(loss, np.mean(error**2), rtol=1e-5)
-        twin.update(*batch)
-        close(learner.online, twin.online, f"update {number}")
-        close(learner.target, twin.target, f"update {number}")
-    assert int(learner.updates) == 6
 
 
 SMALL_SETUP = SETUP | {"batch_size": 8, "capacity": 300, "hidden": (3, 3)}
@@ -599,14 +572,6 @@ def test_tianshous_agent_has_as_many_weights_where_it_is_installed(load, name):
     model = load("tianshou_worker").algorithm_of(config, (4,), 2).policy.model
     found = sum(w.numel() for w in model.parameters() if w.requires_grad)
     assert found == FAMILY[name].weights
-
-
-def test_the_larger_network_is_everybodys():
-    workers = SCENARIOS["large-mlp"].workers
-    assert len(workers) == 6
-    for worker in workers.values():
-        told = worker.setup.get("config", worker.setup)
-        assert (told["hidden"], told["batch_size"]) == ((256, 256), 256)
 
 
 def test_the_run_whose_memory_counts_is_the_shipped_config(load):

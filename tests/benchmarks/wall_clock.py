@@ -30,7 +30,6 @@ from targetnet.agents.experiments.store import append_rows, read_rows
 from targetnet.rl_core.errors import RlCoreError, in_one_line
 from targetnet.rl_core.files import write_whole
 from targetnet.rl_core.machine import processor
-from targetnet.rl_core.seal import unsealed_row
 from tests.benchmarks.performance import chosen_names, commit, make_venvs, python_of, run_command
 from tests.benchmarks.wall_clock_page import NAMES, as_markdown
 
@@ -143,7 +142,15 @@ class WallClock:
         failed = make_venvs(wanted, self.out, console)
         good = not failed
         for group in groups:
-            jobs = self._jobs([seed for seed in group if seed.venv not in failed])
+            sitting = {
+                "jobs": self.jobs,
+                "sitting": round(time.time()),
+                "processor": processor(),
+                "commit": commit(),
+                "date": time.strftime("%Y-%m-%d"),
+                "remark": self.remark,
+            }
+            jobs = [self._job(seed, sitting) for seed in group if seed.venv not in failed]
             ended = run_jobs(jobs, self.jobs, console)
             if ended.signal:
                 raise KeyboardInterrupt
@@ -158,13 +165,13 @@ class WallClock:
 
     def finished(self) -> dict[str, dict[str, Any]]:
         """Returns the rows by their names."""
-        rows = [_checked(self.rows, row) for _, row in read_rows(self.rows)]
-        return {
-            str(
-                _Seed(row["asked"]["env_id"], row["library"], row["asked"]["seed"], row["jobs"])
-            ): row
-            for row in rows
-        }
+        found = {}
+        for _, row in read_rows(self.rows):
+            if not row.keys() >= {"asked", "library", "jobs", "seconds", "versions"}:
+                raise RlCoreError(f"{self.rows} has rows of another command")
+            asked = row["asked"]
+            found[str(_Seed(asked["env_id"], row["library"], asked["seed"], row["jobs"]))] = row
+        return found
 
     def _groups(self, envs: Sequence[str], libraries: Sequence[str]) -> list[list[_Seed]]:
         """Returns what is not there yet, in groups that are measured together.
@@ -204,35 +211,24 @@ class WallClock:
                 )
         return True
 
-    def _jobs(self, seeds: Sequence[_Seed]) -> list[Job]:
-        about = {
-            "jobs": self.jobs,
-            "sitting": round(time.time()),
-            "processor": processor(),
-            "commit": commit(),
-            "date": time.strftime("%Y-%m-%d"),
-            "remark": self.remark,
-        }
-        return [self._job(seed, about) for seed in seeds]
-
-    def _job(self, seed: _Seed, about: Mapping[str, Any]) -> Job:
-        about = {"library": seed.library, **about}
-        task = json.dumps({"asked": seed.asked, "about": about, "room": str(self.out)})
-        log = self.out / "logs" / f"{seed}.log"
+    def _job(self, seed: _Seed, sitting: Mapping[str, Any]) -> Job:
+        about = {"library": seed.library, **sitting}
+        log = (self.out / "logs" / f"{seed}.log").absolute()
         path = log.with_suffix(".json")
-        program = _PEERS / LIBRARIES[seed.library][0]
+        program = str(_PEERS / LIBRARIES[seed.library][0])
         # -E: variables such as PYTHONPATH are for this process, and mean nothing to a peer's.
-        command = [str(python_of(self.out, seed.venv)), "-E", str(program), task, str(path)]
+        command = [str(python_of(self.out, seed.venv)), "-E", program]
+        command += [json.dumps(seed.asked), str(path)]
         name = f"{seed.library} {seed.env_id} seed {seed.number}"
-        return Job(name, command, log, lambda: progress_in(log), lambda: self._keep(path))
+        return Job(name, command, log, lambda: progress_in(log), lambda: self._keep(path, about))
 
-    def _keep(self, path: Path) -> None:
+    def _keep(self, path: Path, about: Mapping[str, Any]) -> None:
         """Stores the row that a process has written."""
         try:
-            row = unsealed_row(path.read_bytes())
+            row = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise RlCoreError(f"cannot use {path}: {in_one_line(error)}") from None
-        append_rows(self.rows, [_checked(path, row)])
+        append_rows(self.rows, [{"asked": row["asked"], **about, **row}])
         path.unlink()
 
 
@@ -244,12 +240,6 @@ def _from(number: int, names: Sequence[str]) -> list[str]:
     """Returns the names, beginning with another one for each number."""
     first = number % len(names)
     return [*names[first:], *names[:first]]
-
-
-def _checked(path: Path, row: dict[str, Any]) -> dict[str, Any]:
-    if not row.keys() >= {"asked", "library", "jobs", "seconds", "versions"}:
-        raise RlCoreError(f"{path} is no measurement of this command")
-    return row
 
 
 if __name__ == "__main__":
