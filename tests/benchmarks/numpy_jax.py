@@ -72,7 +72,6 @@ def _random():
     """Keys are whole numbers."""
     return types.SimpleNamespace(
         PRNGKey=np.int64,
-        fold_in=lambda key, data: key + data,
         split=lambda key, num=2: _generator(key).integers(2**62, size=num),
         randint=lambda key, shape, low, high: _generator(key).integers(low, high, shape),
         uniform=lambda key, shape, minval=0.0, maxval=1.0: _generator(key).uniform(

@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,92 +32,73 @@ _SETTINGS: dict[str, Any] = {
 _WARM_UP = 2_000  # env steps before the clock starts
 
 
-class _Window:
-    """CPU time of this process from one time step to a later one, of all agents in it.
-
-    Args:
-      agents: how many; steps: of each of them.
-    """
-
-    def __init__(self, agents: int, steps: int) -> None:
-        self._first, self._last = _WARM_UP * agents, (steps - 100) * agents
-        self._ticks, self._began, self.seconds = 0, 0.0, 0.0
-
-    def on_tick(self, agent: Any, tick: Any) -> None:
-        self._ticks += 1
-        if self._ticks == self._first:
-            self._began = time.process_time()
-        if self._ticks == self._last:
-            self.seconds = time.process_time() - self._began
-
-    @property
-    def of_a_step(self) -> float:
-        """Microseconds of a time step of one agent."""
-        return self.seconds / (self._last - self._first) * 1e6
-
-
 def work(members: int, steps: int) -> None:
     """Trains a population, or a single run if `members` is 0; prints its figures as JSON."""
     import targetnet
 
+    agents = members or 1
+    first, last = _WARM_UP * agents, (steps - 100) * agents
+    ticks, clock = 0, {}
+
+    def on_tick(agent: Any, tick: Any) -> None:
+        nonlocal ticks
+        ticks += 1
+        if ticks in (first, last):
+            clock[ticks] = time.process_time()
+
     config = targetnet.DqnConfig(**_SETTINGS, env_steps=steps)
-    window = _Window(members or 1, steps)
     with tempfile.TemporaryDirectory() as room:
-        path = Path(room) / "run"
+        how: dict[str, Any] = {"on_tick": on_tick, "console": None}
         if members:
-            how: dict[str, Any] = {"seeds": members, "on_tick": window.on_tick, "console": None}
-            targetnet.train_population(config, path, **how)
+            targetnet.train_population(config, Path(room) / "run", seeds=members, **how)
         else:
-            targetnet.train(config, path, on_tick=window.on_tick, console=None)
+            targetnet.train(config, Path(room) / "run", **how)
+    microseconds = (clock[last] - clock[first]) / (last - first) * 1e6  # of a step of one agent
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"us": window.of_a_step, "mib": most}))
+    print(json.dumps({"us": microseconds, "mib": most}))
 
 
-@dataclass(frozen=True)
-class PopulationBench:
-    """Measure a population beside as many processes, on one core."""
-
-    members: int = 16
-    """Agents on each side."""
-    rounds: int = 3
-    """How often each side is measured."""
-    steps: int = 8_000
-    """Env steps of each agent."""
-    core: int = 0
-    """Number of the core that both sides run on."""
-    root: Path = _ROOT
-    """Checkout that the single runs are of."""
-
-    def __call__(self) -> None:
-        together, apart = [], []
-        for number in range(self.rounds):
-            (population,) = self._measured(1, self.members, _ROOT)
-            singles = self._measured(self.members, 0, self.root)
-            together.append(population["us"])
-            apart.append(statistics.mean(single["us"] for single in singles))
-            print(
-                f"round {number + 1}: together {together[-1]:.0f} us of an env step, "
-                f"{population['mib']:,.0f} MiB; apart {apart[-1]:.0f} us, "
-                f"{sum(single['mib'] for single in singles):,.0f} MiB",
-                flush=True,
-            )
-        ratios = sorted(a / t for a, t in zip(apart, together, strict=True))
-        print(
-            f"{self.members} members / {self.members} processes: "
-            f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+def measure(processes: int, members: int, steps: int, core: int, root: Path) -> tuple[float, float]:
+    """Returns the mean of the microseconds of an env step, and the MiB of all processes."""
+    call = ["taskset", "-c", str(core), sys.executable, str(Path(__file__).resolve())]
+    environment = os.environ | {"PYTHONPATH": str(root), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    begun = [
+        subprocess.Popen(
+            [*call, str(members), str(steps)], env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )
+        for _ in range(processes)
+    ]  # fmt: skip
+    told = [json.loads(process.communicate()[0].splitlines()[-1]) for process in begun]
+    return statistics.mean(one["us"] for one in told), sum(one["mib"] for one in told)
 
-    def _measured(self, processes: int, members: int, root: Path) -> list[dict[str, Any]]:
-        call = [sys.executable, str(Path(__file__).resolve()), str(members), str(self.steps)]
-        environment = os.environ | {"PYTHONPATH": str(root), "TF_CPP_MIN_LOG_LEVEL": "3"}
-        begun = [
-            subprocess.Popen(
-                ["taskset", "-c", str(self.core), *call], env=environment, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )
-            for _ in range(processes)
-        ]  # fmt: skip
-        return [json.loads(of.communicate()[0].splitlines()[-1]) for of in begun]
+
+def main(
+    members: int = 16, rounds: int = 3, steps: int = 8_000, core: int = 0, root: Path = _ROOT
+) -> None:
+    """Measure a population beside as many processes, on one core.
+
+    Args:
+      members: agents on each side.
+      rounds: how often each side is measured.
+      steps: env steps of each agent.
+      core: number of the core that both sides run on.
+      root: checkout that the single runs are of.
+    """
+    ratios = []
+    for number in range(rounds):
+        together, memory = measure(1, members, steps, core, _ROOT)
+        apart, memory_apart = measure(members, 0, steps, core, root)
+        ratios.append(apart / together)
+        print(
+            f"round {number + 1}: together {together:.0f} us of an env step, {memory:,.0f} MiB; "
+            f"apart {apart:.0f} us, {memory_apart:,.0f} MiB",
+            flush=True,
+        )
+    print(
+        f"{members} members / {members} processes: {statistics.median(ratios):.2f} "
+        f"({min(ratios):.2f} to {max(ratios):.2f})"
+    )
 
 
 if __name__ == "__main__":
@@ -127,4 +107,4 @@ if __name__ == "__main__":
     else:
         import tyro
 
-        tyro.cli(PopulationBench, description=__doc__)()
+        tyro.cli(main)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -72,83 +71,62 @@ def measure(
     scenario: Scenario,
     groups: Mapping[str, Sequence[Process]],
     rounds: int,
-    seconds: float,
-) -> Measured:
+    found: Measured,
+) -> None:
     """Measures every worker, and those of a bar side by side, now the one first, now the other.
 
     Args:
       groups: label -> a process for each of its settings, ready.
-      seconds: of a worker's turn.
+      found: gets the rounds, after those that it has.
     """
-    workers: dict[str, dict[str, Any]] = {}
     chosen: dict[str, Process] = {}
     for label, processes in groups.items():
-        chosen[label], workers[label] = _best(scenario.quantity, processes, seconds)
-    counts = {label: process.count_for(seconds) for label, process in chosen.items()}
+        chosen[label], setting = _best(scenario, processes)
+        found.workers[label] = {"rounds": []} | found.workers.get(label, {}) | setting
+    counts = {label: process.count_for(scenario.seconds) for label, process in chosen.items()}
     sides = dict.fromkeys((bar.of, bar.to) for bar in scenario.bars)
-    pairs: dict[tuple[str, str], list[list[Round]]] = {
-        pair: [] for pair in sides if set(pair) <= chosen.keys()
-    }
-    alone = [label for label in chosen if not any(label in pair for pair in pairs)]
+    pairs = [pair for pair in sides if set(pair) <= chosen.keys()]
+    alone = [(label,) for label in chosen if not any(label in pair for pair in pairs)]
     for number in range(rounds):
-        for place, pair in enumerate([*pairs, *((label,) for label in alone)]):
-            turns: dict[str, list[Round]] = {label: [] for label in pair}
+        for place, labels in enumerate([*pairs, *alone]):
+            turns: dict[str, list[Round]] = {label: [] for label in labels}
             for turn in range(scenario.turns):
-                for label in pair if (number + place + turn) % 2 == 0 else pair[::-1]:
+                for label in labels if (number + place + turn) % 2 == 0 else labels[::-1]:
                     turns[label].append(chosen[label].run(counts[label]))
-            done = [total(turns[label]) for label in pair]
-            for label, of_round in zip(pair, done, strict=True):
-                workers[label]["rounds"].append(of_round)
-            if pair in pairs:
-                pairs[pair].append(done)
+            done = [total(turns[label]) for label in labels]
+            for label, of_round in zip(labels, done, strict=True):
+                found.workers[label]["rounds"].append(of_round)
+            if len(labels) == 2:
+                found.pairs.setdefault(labels, []).append(done)
     for label, process in chosen.items():
-        workers[label] |= {
-            "memory": process.memory,
-            "versions": process.versions,
-            "cores": process.cores,
-            "flops": process.flops,
-        }
-    return Measured(workers, pairs)
+        found.workers[label] |= process.about
 
 
-def _best(
-    quantity: str, processes: Sequence[Process], seconds: float
-) -> tuple[Process, dict[str, Any]]:
+def _best(scenario: Scenario, processes: Sequence[Process]) -> tuple[Process, dict[str, Any]]:
     """The fastest, tried in turn, those near it more often; the others are closed."""
-    choose = min if quantity in LESS_IS_BETTER else max
+    if len(processes) == 1:
+        return processes[0], {"setting": processes[0].setting, "tried": []}
+    choose = min if scenario.quantity in LESS_IS_BETTER else max
+    counts = [process.count_for(scenario.seconds / 2) for process in processes]
     tried: list[list[Round]] = [[] for _ in processes]
-    if len(processes) > 1:
-        counts = [process.count_for(seconds / 2) for process in processes]
 
-        def probe(numbers: Sequence[int], times: int) -> None:
-            for _ in range(times):
-                for i in numbers:
-                    tried[i].append(processes[i].run(counts[i]))
+    def probe(numbers: Sequence[int], times: int) -> list[float]:
+        for _ in range(times):
+            for i in numbers:
+                tried[i].append(processes[i].run(counts[i]))
+        return [spread(scenario.quantity, of).median for of in tried]
 
-        probe(range(len(processes)), _PROBES)
-        found = [spread(quantity, of).median for of in tried]
-        best_so_far = choose(found)
-        near = [i for i, of in enumerate(found) if abs(of - best_so_far) < _TIE * best_so_far]
-        if len(near) > 1:
-            probe(near, _MORE_PROBES)
-    speeds = [spread(quantity, of).median if of else 0.0 for of in tried]
-    best = speeds.index(choose(speeds))
+    speeds = probe(range(len(processes)), _PROBES)
+    best = choose(speeds)
+    near = [i for i, speed in enumerate(speeds) if abs(speed - best) < _TIE * best]
+    if len(near) > 1:
+        speeds = probe(near, _MORE_PROBES)
+    fastest = processes[speeds.index(choose(speeds))]
     for process in processes:
-        if process is not processes[best]:
+        if process is not fastest:
             process.close()
     listed = [
         {"setting": process.setting, "median": speed}
         for process, speed in zip(processes, speeds, strict=True)
-        if len(processes) > 1
     ]
-    return processes[best], {"setting": processes[best].setting, "tried": listed, "rounds": []}
-
-
-@contextlib.contextmanager
-def closing_all(groups: Mapping[str, Sequence[Process]]) -> Any:
-    try:
-        yield
-    finally:
-        for processes in groups.values():
-            for process in processes:
-                process.close()
+    return fastest, {"setting": fastest.setting, "tried": listed}

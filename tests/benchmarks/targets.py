@@ -10,13 +10,16 @@ ratios.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tyro
 
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.rl_core.machine import processor
 
 _SHAPE: dict[str, Any] = {
@@ -40,56 +43,43 @@ _WAYS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class _Agent:
-    """Makes updates of one kind."""
+def timed_agent(fused: int, updates: int, settings: dict[str, Any]) -> Callable[[], float]:
+    """Returns a function that makes so many updates, and returns the seconds of each."""
+    agent = DqnAgent(DqnConfig(updates_per_learn=fused, **_SHAPE, **settings), (4,), np.float32, 2)
+    rng = np.random.default_rng(0)
+    for t in range(2_000):
+        observation = rng.normal(size=(1, 4)).astype(np.float32)
+        agent.step(observation, np.ones(1, np.float32), np.zeros(1, bool), np.array([t % 100 == 0]))
+    calls = updates // fused
 
-    def __init__(self, fused: int, settings: dict[str, Any]) -> None:
-        from targetnet.agents.config.model import DqnConfig
-        from targetnet.agents.dqn.agent import DqnAgent
-
-        config = DqnConfig(updates_per_learn=fused, **(_SHAPE | settings))
-        self._agent, self._fused = DqnAgent(config, (4,), np.float32, 2), fused
-        rng = np.random.default_rng(0)
-        for t in range(2_000):
-            observation = rng.normal(size=(1, 4)).astype(np.float32)
-            reward = np.ones(1, np.float32)
-            self._agent.step(observation, reward, np.zeros(1, bool), np.array([t % 100 == 0]))
-
-    def seconds(self, updates: int) -> float:
-        """Seconds of an update, over about so many."""
-        calls = updates // self._fused
+    def seconds() -> float:
         began = time.perf_counter()
         for _ in range(calls):
-            self._agent.learn(self._fused)
-        return (time.perf_counter() - began) / (calls * self._fused)
+            agent.learn(fused)
+        return (time.perf_counter() - began) / (calls * fused)
+
+    return seconds
 
 
 def measure(fused: int, rounds: int, updates: int) -> dict[str, float]:
     """Returns way -> median ratio to an update without any."""
-    agents = {name: _Agent(fused, settings) for name, settings in ({"": {}} | _WAYS).items()}
-    found: dict[str, list[float]] = {name: [] for name in _WAYS}
-    for agent in agents.values():
-        agent.seconds(updates)
-    for _ in range(rounds):
-        times = {name: agent.seconds(updates) for name, agent in agents.items()}
-        for name, ratios in found.items():
-            ratios.append(times[name] / times[""])
-    return {name: statistics.median(ratios) for name, ratios in found.items()}
+    ways = {"": {}} | _WAYS
+    agents = {name: timed_agent(fused, updates, settings) for name, settings in ways.items()}
+    for seconds in agents.values():
+        seconds()
+    times = [{name: seconds() for name, seconds in agents.items()} for _ in range(rounds)]
+    return {name: statistics.median(of[name] / of[""] for of in times) for name in _WAYS}
 
 
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--updates", type=int, default=1_600)
-    options = parser.parse_args()
-    one, sixteen = (measure(k, options.rounds, options.updates) for k in (1, 16))
+def main(rounds: int = 30, updates: int = 1_600) -> None:
+    """Measure what each way to hold a target still costs."""
+    one, sixteen = (measure(fused, rounds, updates) for fused in (1, 16))
     print("| way | 16 updates in a call | one |")
     print("|---|---|---|")
     for name in _WAYS:
         print(f"| `{name}` | {sixteen[name]:.2f} | {one[name]:.2f} |")
-    print(f"{processor()}, {options.rounds} rounds of {options.updates:,} updates")
+    print(f"{processor()}, {rounds} rounds of {updates:,} updates")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

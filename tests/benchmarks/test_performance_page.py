@@ -1,7 +1,7 @@
-"""The benchmark command, as far as it goes without peers: its page, its table, its protocol."""
+"""The benchmark command, as far as it goes without peers: its pages, its ratios, its protocol."""
 
+import contextlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,15 +11,15 @@ from rich.console import Console
 from targetnet.agents.config.model import DqnConfig
 from targetnet.rl_core.errors import RlCoreError
 from tests.benchmarks import readme_tables
-from tests.benchmarks.performance import VENVS, Performance, vectors
+from tests.benchmarks.performance import VENVS, Performance
 from tests.benchmarks.performance_page import as_markdown, as_sitting, bar_cells
-from tests.benchmarks.rounds import measure, spread, total
+from tests.benchmarks.readme_tables import RESULTS
+from tests.benchmarks.rounds import Measured, measure, spread
 from tests.benchmarks.scenarios import SCENARIOS
 from tests.benchmarks.scenarios.kinds import PEER, QUANTITIES, Bar, Scenario, Worker
-from tests.benchmarks.workers import Process, threads_of
+from tests.benchmarks.workers import Process
 
 PEERS = Path(__file__).parent / "peers"
-WORKERS = [(s, label, w) for s in SCENARIOS.values() for label, w in s.workers.items()]
 
 
 def rounds(*seconds):
@@ -27,52 +27,28 @@ def rounds(*seconds):
     return [{"seconds": s, **counts} for s in seconds]
 
 
-def side(*seconds, **more):
-    return {
-        "setting": {"threads": 1}, "tried": [], "rounds": rounds(*seconds),
-        "memory": {"private": 123_456_789, "files": 456_000_000, "peak": 600_000_000}, "cores": 1,
-        "versions": {"python": "3.11.4", "torch": "2.13.0"},
-    } | more  # fmt: skip
-
-
 @pytest.fixture
-def results():
-    tried = [
-        {"setting": {"threads": 1}, "median": 1_000.0},
-        {"setting": {"threads": 4}, "median": 1_250.0},
-    ]
-    scenario = {
-        "title": "a title",
-        "quantity": "env steps/s",
-        "note": "A note.",
-        "made": {
-            "command": "python -m tests.benchmarks.performance --only A --rounds 3",
-            "rounds": 3, "cores": 4, "cpu": "a processor", "date": "2026-01-02",
-            "commit": "abc1234",
-        },
-        "workers": {
-            "ours": side(0.1, 0.2, 0.25),
-            "theirs": side(1.0, 1.0, 0.5, setting={"threads": 4}, tried=tried, cores=4),
-            "later": {"skipped": "DqnConfig has no field 'loop'"},
-        },
-        "bars": [
-            {"of": "ours", "to": "theirs", "least": 5, "most": None},
-            {"of": "ours", "to": "theirs", "least": 5.1, "most": None},
-            {"of": "ours", "to": "", "least": None, "most": 4_000},
-            {"of": "theirs", "to": "ours", "least": None, "most": None},
-            {"of": "later", "to": "ours", "least": 1, "most": None},
-        ],
-    }  # fmt: skip
-    ours, theirs = (scenario["workers"][label]["rounds"] for label in ("ours", "theirs"))
-    pairs = {"ours": list(zip(ours, theirs, strict=True)), "later": []}
-    pairs["theirs"] = [pair[::-1] for pair in pairs["ours"]]
-    for bar in scenario["bars"]:
-        bar["pairs"] = pairs[bar["of"]] if bar["to"] else []
-    return {"scenarios": {"A": scenario}}
+def scenario():
+    """Env steps per second: ours 10,000, 5,000, 4,000; theirs 1,000, 1,000, 2,000.
+
+    Ratios of the rounds are 10, 5, 2; the other way round 0.1, 0.2, 0.5. Theirs reached 1,250 in a
+    probe.
+    """
+    ours, theirs = rounds(0.1, 0.2, 0.25), rounds(1.0, 1.0, 0.5)
+    pairs = list(zip(ours, theirs, strict=True))
+    tried = [{"setting": {"threads": n}, "median": m} for n, m in ((1, 1_000.0), (4, 1_250.0))]
+    bars = [
+        {"of": "ours", "to": "theirs", "least": 5, "most": None, "pairs": pairs},
+        {"of": "ours", "to": "theirs", "least": 5.1, "most": None, "pairs": pairs},
+        {"of": "ours", "to": "", "least": None, "most": 4_000, "pairs": []},
+        {"of": "theirs", "to": "ours", "least": None, "most": None,
+         "pairs": [pair[::-1] for pair in pairs]},
+        {"of": "later", "to": "ours", "least": 1, "most": None, "pairs": []},
+    ]  # fmt: skip
+    workers = {"ours": {"rounds": ours, "tried": []}, "theirs": {"rounds": theirs, "tried": tried}}
+    return {"quantity": "env steps/s", "workers": workers, "bars": bars}
 
 
-# Env steps per second: ours 10,000, 5,000, 4,000; theirs 1,000, 1,000, 2,000.
-# Ratios of the rounds 10, 5, 2; the other way round 0.1, 0.2, 0.5.
 CELLS = [
     ["ours / theirs", ">= 5", "5.00 (2.00 to 10.00)", "met"],
     ["ours / theirs", ">= 5.1", "5.00 (2.00 to 10.00)", "**not met**"],
@@ -82,10 +58,33 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize("number", range(5))
-def test_a_bar_is_met_by_the_median_of_the_rounds_ratios(results, number):
-    scenario = results["scenarios"]["A"]
-    assert bar_cells(scenario, scenario["bars"][number]) == CELLS[number]
+def test_a_bar_is_met_by_the_median_of_the_rounds_ratios(scenario):
+    assert [bar_cells(scenario, bar) for bar in scenario["bars"]] == CELLS
+
+
+def test_a_mark_that_is_missed_by_less_than_a_hundredth_does_not_look_met(scenario):
+    ours, theirs = rounds(1.0), rounds(4.996)  # seconds for as many env steps
+    bar = scenario["bars"][0] | {"pairs": list(zip(ours, theirs, strict=True))}
+    shown = [bar_cells(scenario, bar | {"least": least})[2].split()[0] for least in (5, 4.99)]
+    assert shown == ["4.996", "5.00"]
+
+
+def test_readme_tells_the_ratio_to_a_peers_best_probe_where_that_was_faster(scenario):
+    """Ours makes 5,000 a second, the peer 1,000 in the rounds and 1,250 in a probe."""
+    del scenario["bars"][1:]
+    rows = [("both", [("A", "ours", "theirs")])]
+
+    def last_lines():
+        tables = (
+            readme_tables.as_markdown(rows, {"one": {"A": scenario}}),
+            readme_tables.with_ranges(rows, {"A": scenario}),
+        )
+        return [table.splitlines()[-1] for table in tables]
+
+    # The range is that of the rounds, 2 to 10, times 1,000 / 1,250.
+    assert last_lines() == ["| both | 4.00 |", "| both | 4.00 | 1.60 to 8.00 |"]
+    scenario["workers"]["theirs"]["tried"] = []
+    assert last_lines() == ["| both | 5.00 |", "| both | 5.00 | 2.00 to 10.00 |"]
 
 
 def test_each_quantity_from_a_rounds_counts():
@@ -103,141 +102,47 @@ def test_a_ratio_is_of_neighbours_and_not_of_medians():
     assert spread("env steps/s", fast_then_slow, same) == (2.0, 2.0, 2.0)
 
 
-def test_the_page_has_every_command_setting_and_reason(results):
-    page = as_markdown(results, "performance_wide.md")
-    assert "python -m tests.benchmarks.performance --only A --rounds 3" in page
-    assert page.startswith(
-        "# Performance: a processor\n\nThis is docs/results/performance_wide.md,"
-    )
-    assert "3 rounds on 4 cores (a processor; 2026-01-02, commit abc1234)." in page
-    versions, memory = "python 3.11.4, torch 2.13.0", "123 + 456 MB, at most 600"
-    ours = f"| ours | 5,000 | 4,000 | 10,000 | 3 | 1 | 5,000 | 1 thread | {memory} | {versions} |"
-    assert ours in page
-    probes = "in probes 4 threads: 1,250; 1 thread: 1,000"
-    assert f"| theirs | 1,000 | 1,000 | 2,000 | 3 | 4 | 250 | 4 threads ({probes}) |" in page
-    assert "later: not measured (DqnConfig has no field 'loop')." in page
-    assert "1 of 4 goals are met." in page
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("performance_*.json")), ids=lambda p: p.stem)
+def test_a_page_is_what_its_json_says(path):
+    """Of all that was measured: each table, setting, reason and earlier sitting."""
+    page = path.with_suffix(".md")
+    assert as_markdown(json.loads(path.read_text()), page.name) == page.read_text()
 
 
-def test_what_was_measured_before_stands_beside(results):
-    page = as_markdown(results, "x.md")
-    assert "2025-12-31" not in page
-    sitting = as_sitting(
-        results["scenarios"]["A"] | {"made": {"date": "2025-12-31", "commit": "0ld"}}
-    )
-    page = as_markdown(results | {"earlier": {"A": [sitting]}}, "x.md")
-    (head,) = [line for line in page.splitlines() if "2025-12-31, 0ld" in line]
-    assert head.endswith("| 2025-12-31, 0ld |")
-    found = bar_cells(results["scenarios"]["A"], results["scenarios"]["A"]["bars"][0])[2]
-    assert any(line.endswith(f"| {found} |") for line in page.splitlines())
+def test_the_tables_of_speeds_are_those_of_the_pages():
+    measured, speed = readme_tables.measured(), (RESULTS / "speed.md").read_text()
+    for table in (readme_tables.FRAMEWORK, readme_tables.ARITHMETIC):
+        assert readme_tables.as_markdown(table, measured) in speed
+    readme = (RESULTS.parents[1] / "README.md").read_text()
+    assert readme_tables.with_ranges(readme_tables.README, measured["AVX-512"]) in readme
 
 
-def test_a_ratio_to_the_most_that_a_peer_reached_stands_beside_that_of_the_rounds(results):
-    """Ours makes 5,000 a second, the peer 1,000 in the rounds and 1,250 in a probe."""
-    lines = as_markdown(results, "x.md").splitlines()
-    assert next(line for line in lines if line.startswith("| ratio |")).endswith(
-        "| by its best probe |"
-    )
-    assert any(
-        line.startswith("| ours / theirs | >= 5 |") and line.endswith("| 4.00 |") for line in lines
-    )
-    results["scenarios"]["A"]["workers"]["theirs"]["tried"] = []
-    assert "| by its best probe |" not in as_markdown(results, "x.md")
-
-
-def test_a_mark_that_is_missed_by_less_than_a_hundredth_does_not_look_met(results):
-    scenario = results["scenarios"]["A"]
-    ours, theirs = rounds(1.0), rounds(4.996)  # seconds for as many env steps
-    bar = scenario["bars"][0] | {"pairs": list(zip(ours, theirs, strict=True))}
-    shown = [bar_cells(scenario, bar | {"least": least})[2].split()[0] for least in (5, 4.99)]
-    assert shown == ["4.996", "5.00"]
-
-
-@pytest.mark.parametrize("table", [readme_tables.FRAMEWORK, readme_tables.ARITHMETIC])
-def test_the_tables_of_speeds_are_those_of_the_pages(table):
-    page = (Path(__file__).parents[2] / "docs/results/speed.md").read_text()
-    assert readme_tables.as_markdown(table, readme_tables.measured()) in page
-
-
-def test_readmes_table_of_speeds_is_that_of_the_page():
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    measured = readme_tables.measured()["AVX-512"]
-    assert readme_tables.with_ranges(readme_tables.README, measured) in readme
-
-
-def test_a_range_is_that_of_the_rounds_as_far_as_a_peers_best_probe_leaves_it(results):
-    scenarios = results["scenarios"]
-    del scenarios["A"]["bars"][1:]
-    table = readme_tables.with_ranges([("both", [("A", "ours", "theirs")])], scenarios)
-    assert table.splitlines()[-1] == "| both | 4.00 | 1.60 to 8.00 |"
-
-
-def test_readme_tells_the_ratio_to_a_peers_best_probe_where_that_was_faster(results):
-    scenarios = results["scenarios"]
-    del scenarios["A"]["bars"][1:]
-    rows = [("both", [("A", "ours", "theirs")])]
-    cell = readme_tables.as_markdown(rows, {"one": scenarios}).splitlines()[-1]
-    assert cell == "| both | 4.00 |"
-    scenarios["A"]["workers"]["theirs"]["tried"] = []
-    cell = readme_tables.as_markdown(rows, {"one": scenarios}).splitlines()[-1]
-    assert cell == "| both | 5.00 |"
-
-
-def test_products_are_told_as_flops_and_their_speed(results):
-    # Half a millisecond for an update: 500 in 0.25 s is the median of a quarter, a half, one.
-    products = side(0.25, 0.125, 0.5, flops=2_000_000)
-    results["scenarios"]["A"]["workers"]["products"] = products
-    assert "products: 2.00 MFLOP, 4 GFLOP/s." in as_markdown(results, "p.md")
-
-
-def test_memory_is_in_megabytes_and_belongs_to_no_core(results):
-    scenario = results["scenarios"]["A"]
-    scenario["quantity"] = "MB"
-    scenario["workers"]["ours"]["rounds"][0]["private"] = 310_000_000
-    scenario["workers"]["ours"]["cores"] = 2
-    # 310, 250 and 250 MB; beside theirs of 250 each time 1.24, 1 and 1.
-    page = as_markdown(results, "p.md")
-    assert "|  | megabytes of its own | least | most | turns | cores | per core |" in page
-    assert "| ours | 250 | 250 | 310 | 3 | 2 | - | 1 thread |" in page
-    whole = {"of": "ours", "to": "", "least": None, "most": 300, "pairs": []}
-    wanted = ["ours", "<= 300 MB", "250.00 (250.00 to 310.00) MB", "met"]
-    assert bar_cells(scenario, whole) == wanted
-    assert bar_cells(scenario, whole | {"most": 249})[-1] == "**not met**"
-    assert bar_cells(scenario, scenario["bars"][0])[2] == "1.00 (1.00 to 1.24)"
-
-
-def test_the_same_results_give_the_same_page(results):
-    assert as_markdown(json.loads(json.dumps(results)), "p.md") == as_markdown(results, "p.md")
+def test_a_scenario_that_is_measured_again_keeps_its_earlier_ratios(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.benchmarks.performance.vectors", lambda: "wide")
+    monkeypatch.setattr("tests.benchmarks.performance.make_venvs", lambda *_: {})
+    stored = json.loads((RESULTS / "performance_avx2.json").read_text())["scenarios"]["CP-B"]
+    monkeypatch.setattr(Performance, "_measured", lambda *_: stored)
+    for _ in range(2):
+        Performance(only=("CP-B",), out=tmp_path, page=tmp_path / "p.md")(Console())
+    results = json.loads((tmp_path / "p_wide.json").read_text())
+    assert results == {"scenarios": {"CP-B": stored}, "earlier": {"CP-B": [as_sitting(stored)]}}
+    assert (tmp_path / "p_wide.md").read_text() == as_markdown(results, "p_wide.md")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_bar_is_between_two_that_are_measured(name):
+def test_a_scenario_can_be_measured(name):
     scenario = SCENARIOS[name]
     assert scenario.quantity in QUANTITIES
     for bar in scenario.bars:
         assert {bar.of, bar.to} <= {*scenario.workers, ""}
         assert bar.least is None or bar.most is None
-
-
-def test_every_worker_has_its_script_and_its_environment():
-    for _, _, worker in WORKERS:
+    for worker in scenario.workers.values():
         assert (PEERS / f"{worker.program}_worker.py").exists()
         assert worker.venv in {"", *VENVS}
+        DqnConfig(**worker.setup.get("config", {}))
 
 
-def test_no_file_beside_the_workers_is_called_as_a_package_of_a_peer():
-    names = {path.stem for path in PEERS.glob("*.py")}
-    assert not names & {"torch", "jax", "sbx", "tianshou", "stable_baselines3", "gymnasium"}
-
-
-def test_every_config_is_one_that_the_agent_takes():
-    for _, label, worker in WORKERS:
-        config = dict(worker.setup.get("config", {}))
-        if config.get("loop") and "loop" not in DqnConfig.model_fields:
-            del config["loop"]
-        if config:
-            assert DqnConfig(**config), label
-
+# Processes.
 
 WORKER = """
 import sys
@@ -259,16 +164,15 @@ serve(make)
 
 @pytest.fixture
 def start(tmp_path, monkeypatch):
-    """Starts a worker that makes an update every `period` env steps, in no time."""
+    """Starts a worker that makes an update every 4 env steps, in no time."""
     (tmp_path / "fake_worker.py").write_text(WORKER.format(peers=str(PEERS)))
     monkeypatch.setattr("tests.benchmarks.workers._PEERS", tmp_path)
     started = []
 
     def start(**more):
         worker = Worker("fake", {"period": 4}, **more)
-        process = Process(
-            "fake", worker, worker.tried[0], Path(sys.executable), [0], tmp_path / "l"
-        )
+        log = tmp_path / "log"
+        process = Process("fake", worker, {"threads": 1}, Path(sys.executable), [0], log)
         started.append(process)
         process.wait()
         return process
@@ -280,14 +184,13 @@ def start(tmp_path, monkeypatch):
 
 def test_a_worker_stays_alive_and_counts_what_it_does(start):
     process = start(updates=0.25)
-    assert process.versions.keys() == {"python", "numpy"}
+    assert process.about["versions"].keys() == {"python", "numpy"}
     for count in (4, 400):
         done = process.run(count)
         assert (done["env_steps"], done["updates"]) == (count, count / 4)
-        assert done["seconds"] >= 0
-        assert done["private"] == process.memory["private"]
-    assert 1_000_000 < process.memory["private"] < process.memory["peak"]
-    assert 0 < process.memory["files"] < process.memory["peak"]
+        assert done["seconds"] >= 0 and done["private"] == process.about["memory"]["private"]
+    memory = process.about["memory"]
+    assert 1_000_000 < memory["private"] < memory["peak"] and 0 < memory["files"] < memory["peak"]
 
 
 def test_a_wrong_number_of_updates_ends_the_measurement(start):
@@ -297,20 +200,19 @@ def test_a_wrong_number_of_updates_ends_the_measurement(start):
 
 
 def test_a_worker_that_dies_says_its_last_words(start):
-    process = start(updates=0.25)
-    process._say({"walk": 3})
-    with pytest.raises(RlCoreError, match="exit code 1: KeyError: 'run'"):
-        process.run(4)
+    with pytest.raises(RlCoreError, match="exit code 1: TypeError: unsupported operand"):
+        start().run("four")
+
+
+# Rounds.
 
 
 class Turns:
     """A worker that writes down when it is asked."""
 
-    versions, memory, cores, flops = {}, {}, 1, 0
-
-    def __init__(self, order, label, threads, seconds):
+    def __init__(self, order, label, threads=1, seconds=1.0):
         self.order, self.label, self.seconds = order, label, seconds
-        self.setting = {"threads": threads}
+        self.setting, self.about = {"threads": threads}, {"cores": threads}
 
     def count_for(self, seconds):
         return 10
@@ -320,135 +222,95 @@ class Turns:
         private = int(1e6 * self.seconds)
         return {"seconds": self.seconds, "env_steps": count, "updates": count, "private": private}
 
-    def wait(self):
-        pass
-
     def close(self):
         self.order.append(f"{self.label} closed")
 
 
+def measured(groups, bars, rounds=2, quantity="s", **more):
+    found = Measured({}, {})
+    measure(Scenario("s", "", quantity, {}, bars, **more), groups, rounds, found)
+    return found
+
+
 def test_the_two_of_a_ratio_work_side_by_side_now_the_one_first_now_the_other():
     order = []
-    groups = {label: [Turns(order, label, 1, 1.0)] for label in "abcd"}
+    seconds = dict(zip("abcd", (1.0, 3.0, 5.0, 7.0), strict=True))
+    groups = {label: [Turns(order, label, seconds=s)] for label, s in seconds.items()}
     bars = (Bar("a", "b"), Bar("a", "c"), Bar("a", "b", least=2), Bar("d"), Bar("a", "later"))
-    found = measure(Scenario("s", "", "env steps/s", {}, bars), groups, 2, 0.1)
+    found = measured(groups, bars)
     # In the second round each pair is the other way round; d is in none, and later is not there.
     assert "".join(order) == "abcad" + "baacd"
-    assert {pair: len(made) for pair, made in found.pairs.items()} == {("a", "b"): 2, ("a", "c"): 2}
-    assert {label: len(of["rounds"]) for label, of in found.workers.items()} == {
-        "a": 4, "b": 2, "c": 2, "d": 2,
-    }  # fmt: skip
+    # A pair is kept as it is named, whoever was first.
+    assert {
+        pair: [[side["seconds"] for side in both] for both in made]
+        for pair, made in found.pairs.items()
+    } == {("a", "b"): [[1.0, 3.0]] * 2, ("a", "c"): [[1.0, 5.0]] * 2}
+    turns = {label: len(of["rounds"]) for label, of in found.workers.items()}
+    assert turns == {"a": 4, "b": 2, "c": 2, "d": 2}
 
 
-def test_a_pair_is_kept_as_it_is_named_whoever_was_first():
-    groups = {"a": [Turns([], "a", 1, 1.0)], "b": [Turns([], "b", 1, 3.0)]}
-    found = measure(Scenario("s", "", "s", {}, (Bar("a", "b"),)), groups, 2, 0.1)
-    seconds = [[side["seconds"] for side in pair] for pair in found.pairs["a", "b"]]
-    assert seconds == [[1.0, 3.0], [1.0, 3.0]]
-
-
-def test_the_slower_settings_are_closed_before_the_rounds():
-    order = []
-    groups = {
-        "a": [Turns(order, "a1", 1, 2.0), Turns(order, "a4", 4, 1.0)],
-        "b": [Turns(order, "b", 1, 1.0)],
-    }
-    scenario = Scenario("s", "", "env steps/s", {}, (Bar("a", "b"),))
-    found = measure(scenario, groups, 2, 0.1)
-    # Both settings of a are tried twice, the slower one is closed, then rounds of a and b.
-    assert order == ["a1", "a4", "a1", "a4", "a1 closed", "a4", "b", "b", "a4"]
-    assert [len(found.workers[label]["rounds"]) for label in "ab"] == [2, 2]
-
-
-def test_settings_that_tie_are_tried_more_often():
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_the_fastest_setting_is_kept_and_those_that_tie_are_tried_more_often(quantity):
     """5 % apart after two probes each: three more of these two, none of the one far behind."""
     order = []
     settings = ("a1", 1, 1.05), ("a2", 2, 1.0), ("a4", 4, 2.0)
-    groups = {"a": [Turns(order, *of) for of in settings]}
-    found = measure(Scenario("s", "", "env steps/s", {}), groups, 1, 0.1)
-    assert order == ["a1", "a2", "a4"] * 2 + ["a1", "a2"] * 3 + ["a1 closed", "a4 closed", "a2"]
+    groups = {"a": [Turns(order, *of) for of in settings], "b": [Turns(order, "b")]}
+    found = measured(groups, (Bar("a", "b"),), 1, quantity)
+    probes = ["a1", "a2", "a4"] * 2 + ["a1", "a2"] * 3
+    assert order == [*probes, "a1 closed", "a4 closed", "a2", "b"]
     assert found.workers["a"]["setting"] == {"threads": 2}
+    assert [tried["setting"]["threads"] for tried in found.workers["a"]["tried"]] == [1, 2, 4]
 
 
-def test_a_round_of_several_turns_is_their_sum():
+def test_a_round_of_several_turns_is_their_sum_and_its_memory_their_largest():
     order = []
-    groups = {label: [Turns(order, label, 1, 0.5)] for label in "ab"}
-    scenario = Scenario("s", "", "env steps/s", {}, (Bar("a", "b"),), turns=3)
-    found = measure(scenario, groups, 1, 0.1)
+    groups = {label: [Turns(order, label, seconds=0.5)] for label in "ab"}
+    found = measured(groups, (Bar("a", "b"),), rounds=1, turns=3)
     assert "".join(order) == "abbaab"
     (done,) = found.workers["b"]["rounds"]
     assert done == {"seconds": 1.5, "env_steps": 30, "updates": 30, "private": 500_000}
 
 
-def test_the_memory_of_several_turns_is_their_largest():
-    turns = [{"seconds": 1.0, "private": private} for private in (3, 5, 4)]
-    assert total(turns) == {"seconds": 3.0, "private": 5}
+@pytest.fixture
+def order(monkeypatch):
+    """The order in which the command's processes, on two cores, start, work and end."""
+    order = []
+
+    class Started(Turns):
+        def __init__(self, label, worker, setting, *_):
+            super().__init__(order, label, setting["threads"])
+            order.append(f"{label}{setting['threads']} starts")
+
+        def wait(self):
+            if self.label == "broken":
+                raise RlCoreError("exit code 1: no such module")
+
+    monkeypatch.setattr("tests.benchmarks.performance.Process", Started)
+    monkeypatch.setattr("tests.benchmarks.performance.os.sched_getaffinity", lambda _: {0, 1})
+    return order
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_each_round_has_processes_of_its_own_if_the_scenario_says_so(tmp_path, monkeypatch, fresh):
-    order = []
-
-    def start(self, scenario, label, worker):
-        order.append(f"{label} starts")
-        yield Turns(order, label, 1, 0.5)
-
-    monkeypatch.setattr(Performance, "_started", start)
-    monkeypatch.setattr("tests.benchmarks.performance._why_not", lambda *_: "")
-    workers = {label: Worker("fake", {}) for label in "ab"}
+def test_each_round_has_processes_of_its_own_if_the_scenario_says_so(tmp_path, order, fresh):
+    workers = {label: Worker("fake", {}) for label in ("a", "b", "broken")}
+    workers["missing"] = Worker("fake", {}, "jax", PEER)
     scenario = Scenario("s", "", "env steps/s", workers, (Bar("a", "b"),), fresh=fresh)
-    found = Performance(rounds=2, out=tmp_path)._measured(scenario, {}, Console())
-    begin, end = ["a starts", "b starts"], ["a closed", "b closed"]
-    turns = ["a", "b"]
-    in_one = begin + turns + turns[::-1] + end
-    assert order == (2 * (begin + turns + end) if fresh else in_one)
+    command = Performance(rounds=2, out=tmp_path)
+    found = command._measured(scenario, {"jax": "no network"}, Console())
+    begin, end = ["a1 starts", "b1 starts"], ["b closed", "a closed"]
+    broken, broken_end = ["broken1 starts"], ["broken closed"]
+    if fresh:
+        assert order == [*begin, *broken, "a", "b", *broken_end, *end, *begin, "a", "b", *end]
+    else:
+        assert order == [*begin, *broken, *"abba", *broken_end, *end]
     assert [len(found["workers"][label]["rounds"]) for label in "ab"] == [2, 2]
     assert len(found["bars"][0]["pairs"]) == 2
+    assert found["workers"]["broken"] == {"skipped": "exit code 1: no such module"}
+    assert found["workers"]["missing"] == {"skipped": "no network"}
 
 
-def test_settings_that_come_to_the_same_threads_are_tried_once(tmp_path, monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        "tests.benchmarks.performance.Process",
-        lambda label, worker, setting, *_: made.append(setting),
-    )
-    worker = Worker("fake", {}, tried=PEER)
-    list(Performance(out=tmp_path, cores=(0, 1))._started("s", "a", worker))
-    assert [threads_of(setting, [0, 1]) for setting in made] == [1, 2]
-
-
-@pytest.mark.parametrize(("flags", "name"), [("avx avx2 fma", "avx2"), ("avx2 avx512f", "avx512")])
-def test_the_vectors_of_a_processor_are_the_widest_it_has(monkeypatch, flags, name):
-    info = f"model name\t: A Processor\nflags\t: fpu {flags} x\n"
-    monkeypatch.setattr(Path, "read_text", lambda path: info)
-    assert vectors() == name
-
-
-def test_a_page_and_its_numbers_are_named_after_the_vectors_and_go_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.benchmarks.performance.vectors", lambda: "wide")
-    about = {"cpu": "a processor", "command": "c", "date": "d", "commit": "e"}
-    made = {"title": "T", "quantity": "s", "note": "", "workers": {}, "bars": []}
-    made["made"] = about | {"rounds": 1, "cores": 1}
-    monkeypatch.setattr(Performance, "_measured", lambda *_: made)
-    monkeypatch.setattr("tests.benchmarks.performance.make_venvs", lambda *_: {})
-    for name in ("start", "CP-B"):
-        Performance(only=(name,), out=tmp_path, venvs=tmp_path, page=tmp_path / "p.md")(Console())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "p_wide.json", "p_wide.md"]
-    page = (tmp_path / "p_wide.md").read_text()
-    assert page.index("## CP-B: T") < page.index("## start: T")
-
-
-@pytest.mark.parametrize("quantity", QUANTITIES)
-def test_the_faster_setting_is_kept_whatever_is_compared(quantity):
-    groups = {"a": [Turns([], "a1", 1, 2.0), Turns([], "a4", 4, 1.0)]}
-    found = measure(Scenario("s", "", quantity, {}), groups, 1, 0.1)
-    assert found.workers["a"]["setting"] == {"threads": 4}
-    assert [tried["setting"]["threads"] for tried in found.workers["a"]["tried"]] == [1, 4]
-
-
-@pytest.mark.thorough
-def test_an_unknown_scenario_is_named_with_the_nearest():
-    command = [sys.executable, "-m", "tests.benchmarks.performance", "--only", "CP-C"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=PEERS.parents[2])
-    assert done.returncode == 2
-    assert "no scenario 'CP-C'" in done.stdout and "Traceback" not in done.stderr
+def test_settings_that_come_to_the_same_threads_are_tried_once(tmp_path, order):
+    with contextlib.ExitStack() as stack:
+        worker = Worker("fake", {}, tried=PEER)
+        list(Performance(out=tmp_path)._started(stack, "s", "a", worker))
+    assert order == ["a1 starts", "a2 starts", "a closed", "a closed"]

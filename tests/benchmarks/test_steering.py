@@ -46,16 +46,10 @@ class Nobody:
 
     def report(self):
         return {
-            "status": "running",
-            "env_id": "",
-            "env_steps": 1,
-            "env_steps_per_second": 0.0,
-            "eta_seconds": None,
-            "episodes": 0,
-            "mean_return": None,
-            "target_age": self.agent.inspect().target_age,
-            "recent": {},
-        }
+            "status": "running", "env_id": "", "env_steps": 1, "env_steps_per_second": 0.0,
+            "eta_seconds": None, "episodes": 0, "mean_return": None,
+            "target_age": self.agent.inspect().target_age, "recent": {},
+        }  # fmt: skip
 
 
 def test_control_costs_under_one_percent_of_a_cartpole_run(tmp_path):

@@ -1,8 +1,6 @@
 """The wall clock until a mark is reached, as far as it goes without peers."""
 
-import importlib
 import json
-import re
 import subprocess
 import sys
 import time
@@ -28,18 +26,6 @@ from tests.benchmarks.wall_clock_page import as_markdown
 PEERS = Path(__file__).parent / "peers"
 
 
-@pytest.fixture
-def load(monkeypatch):
-    """Imports a program as its own interpreter would, and forgets it afterwards."""
-    monkeypatch.syspath_prepend(str(PEERS))
-    for path in PEERS.glob("*.py"):
-        monkeypatch.delitem(sys.modules, path.stem, raising=False)
-    monkeypatch.setenv("JAX_PLATFORMS", "")
-    yield importlib.import_module
-    for path in PEERS.glob("*.py"):
-        sys.modules.pop(path.stem, None)
-
-
 def asked(**more):
     return {
         "env_id": "CartPole-v1", "seed": 1, "mark": 475.0, "period": 50, "episodes": 2,
@@ -48,8 +34,7 @@ def asked(**more):
 
 
 def watch(load, tmp_path, **more):
-    task = {"asked": asked(**more), "about": {"library": "ours"}, "room": str(tmp_path)}
-    return load("until_mark").Watch(task, tmp_path / "row.json")
+    return load("until_mark").Watch(asked(**more), tmp_path / "row.json")
 
 
 # The page.
@@ -68,18 +53,10 @@ def row(library, seed, seconds, *, env_id="CartPole-v1", jobs=1, sitting=7, bega
     } | more  # fmt: skip
 
 
-def test_a_row_of_the_page_has_the_median_over_seeds_and_its_ends():
-    page = as_markdown([row("ours", seed, took) for seed, took in enumerate([30.0, 10.0, 12.0])])
-    # Without evaluations 1.5 less.
-    assert "| ours | 3 of 3 | 12.0 s | 10.0 s | 30.0 s | 10.5 s | 12,000 | 500 |" in page
-    assert (
-        "## CartPole-v1\n\nA mean return of 475 in 20 greedy episodes, tried every 2,500 env "
-        "steps, and at most until env step 500,000. Seeds 0 to 2.\n"
-    ) in page
-
-
-# Seconds of the seeds, the reached ones, the median, the least, the most; below 0: never.
-NEVER = [
+# Seconds of the seeds; the reached ones, median, least, most, then without evaluations: 1.5 less.
+# Below 0: never.
+CELLS = [
+    ([30.0, 10.0, 12.0], "3 of 3 | 12.0 s | 10.0 s | 30.0 s | 10.5 s | 12,000 | 500 |"),
     ([10.0, -90.0, 14.0], "2 of 3 | 14.0 s | 10.0 s | never | 12.5 s | 14,000 |"),
     ([-90.0, -90.0, 10.0], "1 of 3 | never | 10.0 s | never | never | never |"),
     ([-90.0, 10.0], "1 of 2 | never | 10.0 s | never | never | never |"),
@@ -87,43 +64,10 @@ NEVER = [
 ]
 
 
-@pytest.mark.parametrize(("seconds", "cells"), NEVER)
+@pytest.mark.parametrize(("seconds", "cells"), CELLS)
 def test_a_seed_that_never_reaches_the_mark_is_counted_and_takes_for_ever(seconds, cells):
     rows = [row("sb3", seed, took) for seed, took in enumerate(seconds)]
     assert f"| Stable-Baselines3 | {cells}" in as_markdown(rows)
-
-
-def test_the_page_tells_command_machine_settings_and_versions():
-    rows = [row("sbx", 0, 9.0), row("ours", 0, 9.0, date="2026-01-01", source="configs/c.toml")]
-    page = as_markdown(rows)
-    assert "```\npython -m tests.benchmarks.wall_clock\n```" in page
-    assert "on A Processor, avx2; 2026-01-01 to 2026-01-02, commit abc1234." in page
-    assert (
-        "<details><summary>SBX on CartPole-v1: settings</summary>\n\nFrom "
-        "<https://example.org/dqn.yml>. The rest are the library's defaults. With python 3.11.4, "
-        "numpy 2.4.6.\n\n```toml\n"
-        "learning_rate = 0.5\n```\n\n</details>"
-    ) in page
-    assert "From `configs/c.toml`." in page
-    assert page.index("| ours |") < page.index("| SBX |")
-    assert as_markdown(json.loads(json.dumps(rows))) == page
-
-
-def test_the_page_has_each_remark_once():
-    page = as_markdown(
-        [row("ours", n, 9.0, remark=r) for n, r in enumerate(["", "Busy.", "Busy."])]
-    )
-    assert page.endswith("`contains` of the actions.\n\nBusy.\n")
-
-
-def test_each_batch_has_its_own_day_commit_and_remark():
-    """What was done beside one of them was not done beside all."""
-    of_two = {"jobs": 2, "date": "2026-02-03", "commit": "fedcba9"}
-    page = as_markdown([row("ours", 0, 9.0, remark="Busy."), row("ours", 0, 9.0, **of_two)])
-    alone, batch, method = re.split("## Several at once: 2|## How it was made", page)
-    assert "2026-02" not in alone + method
-    assert "2026-01-02, commit abc1234." in method and "Busy." in method
-    assert batch.startswith("\n\n2026-02-03, commit fedcba9.\n\n### ")
 
 
 def test_a_batch_ends_with_its_last_process():
@@ -140,14 +84,12 @@ def test_a_batch_ends_with_its_last_process():
     assert "| ours | 2 of 3 | not in one go | not in one go | 30.0 s |" in as_markdown(rows)
 
 
-def test_a_command_names_what_it_measured_if_that_is_not_all():
-    rows = [row("ours", 0, 9.0), row("sb3", 0, 9.0), row("ours", 0, 9.0, env_id="Acrobot-v1")]
-    rows += [row("ours", 0, 9.0, jobs=2), row("sb3", 0, 9.0, jobs=3)]
-    command = "python -m tests.benchmarks.wall_clock"
-    lines = [command, f"{command} --envs CartPole-v1 --only ours --jobs 2",
-             f"{command} --envs CartPole-v1 --only sb3 --jobs 3"]  # fmt: skip
-    assert "```\n" + "\n".join(lines) + "\n```" in as_markdown(rows)
-    assert f"\n{command} --rows x --envs CartPole-v1 --only ours" in as_markdown(rows, "--rows x")
+def test_the_page_is_what_its_rows_say():
+    """Of all that was measured: each table, command, remark and setting."""
+    folder = PEERS.parents[2] / "docs"
+    rows = WallClock(rows=folder / "rows" / "wall_clock.jsonl").finished()
+    page = (folder / "results" / "wall_clock.md").read_text()
+    assert as_markdown([rows[name] for name in sorted(rows)]) == page
 
 
 def test_rows_that_were_asked_for_differently_are_no_table():
@@ -182,26 +124,26 @@ def fake(tmp_path, monkeypatch):
     program = FAKE.format(peers=str(PEERS), calls=str(tmp_path / "calls"))
     (tmp_path / "fake.py").write_text(program)
     monkeypatch.setattr(wall_clock, "_PEERS", tmp_path)
+    monkeypatch.setattr(wall_clock, "_ENV_STEPS", 5_000)
     monkeypatch.setitem(LIBRARIES, "ours", ("fake.py", ""))
 
     def measure(**more):
-        settings = {"envs": ("CartPole-v1",), "only": ("ours",), "env_steps": 5_000}
-        command = WallClock(**settings | more, rows=tmp_path / "rows.jsonl", out=tmp_path / "out")
+        command = command_of(tmp_path, envs=("CartPole-v1",), only=("ours",), **more)
         return command(Console(quiet=True))
 
     return measure
 
 
-def rows_in(tmp_path):
-    return WallClock(rows=tmp_path / "rows.jsonl")._finished()
+def command_of(tmp_path, **more):
+    return WallClock(rows=tmp_path / "rows.jsonl", out=tmp_path / "out", **more)
 
 
 @pytest.mark.thorough
 def test_each_process_leaves_a_row_and_is_not_measured_again(fake, tmp_path):
     assert fake(seeds=2, first_seed=4) == 0
-    rows = rows_in(tmp_path)
+    rows = command_of(tmp_path).finished()
     never, reached = (rows[f"CartPole-v1-ours-{seed}"] for seed in (4, 5))
-    assert len(rows) == 2 and (tmp_path / "rows.md").exists()
+    assert len(rows) == 2
     # Seed 4 is worth 400 at env steps 2,500 and 5,000; seed 5 reaches 475 at once.
     assert (never["reached"], never["env_steps"], never["updates"]) == (False, 5_000, 500)
     assert (reached["reached"], reached["env_steps"], reached["updates"]) == (True, 2_500, 250)
@@ -214,82 +156,49 @@ def test_each_process_leaves_a_row_and_is_not_measured_again(fake, tmp_path):
     assert fake(seeds=3, first_seed=4, jobs=1) == 0
     assert (tmp_path / "calls").read_text().split() == ["4", "5", "6"]
     assert fake(seeds=1, first_seed=4, jobs=2) == 0
-    assert rows_in(tmp_path)["CartPole-v1-ours-4-2-at-once"]["jobs"] == 2
+    assert command_of(tmp_path).finished()["CartPole-v1-ours-4-2-at-once"]["jobs"] == 2
 
 
 def test_a_killed_process_leaves_no_row_and_the_others_go_on(fake, tmp_path):
     assert fake(seeds=2, first_seed=3) == 1
-    assert list(rows_in(tmp_path)) == ["CartPole-v1-ours-4"]
+    assert list(command_of(tmp_path).finished()) == ["CartPole-v1-ours-4"]
     assert "CartPole-v1-ours-3" in "".join(p.name for p in (tmp_path / "out/logs").iterdir())
 
 
-def test_a_key_that_a_row_does_not_know_yet_had_its_default(fake, tmp_path):
+def test_a_row_that_was_changed_or_asked_for_differently_is_refused(fake, tmp_path, monkeypatch):
     fake(seeds=1, first_seed=5)
-    (row,), calls = rows_in(tmp_path).values(), (tmp_path / "calls").read_text()
-    path = tmp_path / "rows.jsonl"
+    path, calls = tmp_path / "rows.jsonl", (tmp_path / "calls").read_text()
+    row = unsealed_row(path.read_bytes())
+    written_by_hand = path.read_bytes().replace(b'"env_steps": 2500', b'"env_steps": 2400')
+    path.write_bytes(written_by_hand)
+    with pytest.raises(RlCoreError, match=r"rows\.jsonl: line 1: it is damaged"):
+        fake(seeds=1, first_seed=5)
+    # A key that the row does not know yet had its default.
     del row["asked"]["settings"]["dueling"]
     path.write_bytes(sealed_row(row))
-    assert fake(seeds=1, first_seed=5) == 0
-    assert (tmp_path / "calls").read_text() == calls
+    assert fake(seeds=1, first_seed=5) == 0 and (tmp_path / "calls").read_text() == calls
+    monkeypatch.setattr(wall_clock, "_ENV_STEPS", 10_000)
+    with pytest.raises(RlCoreError, match=r"CartPole-v1-ours-5 was measured with other env_steps"):
+        fake(seeds=1, first_seed=5)
+    monkeypatch.setattr(wall_clock, "_ENV_STEPS", 5_000)
     del row["asked"]["settings"]["head"]  # the config's is not the default
     path.write_bytes(sealed_row(row))
     with pytest.raises(RlCoreError, match=r"CartPole-v1-ours-5 was measured with other settings: "):
         fake(seeds=1, first_seed=5)
 
 
-def test_seconds_that_were_written_by_hand_are_refused(fake, tmp_path):
-    fake(seeds=1, first_seed=5)
-    path = tmp_path / "rows.jsonl"
-    row = path.read_bytes()
-    assert row == sealed_row(unsealed_row(row))
-    for change, said in (
-        (row.replace(b'"env_steps": 2500', b'"env_steps": 2400'), "it is damaged: not what was"),
-        (re.sub(rb', "seal": "\w+"', b"", row), "it has no seal"),
-    ):
-        path.write_bytes(change)
-        with pytest.raises(RlCoreError, match=rf"rows\.jsonl: line 1: {said}.* Delete the line"):
-            fake(seeds=1, first_seed=5)
-
-
-def test_a_row_that_was_asked_for_differently_is_refused(fake, tmp_path):
-    fake(seeds=1, first_seed=5)
-    with pytest.raises(RlCoreError, match=r"CartPole-v1-ours-5 was measured with another env_s"):
-        fake(seeds=1, first_seed=5, env_steps=10_000)
-    (tmp_path / "rows.jsonl").write_text("{\n")
-    with pytest.raises(RlCoreError, match=r"cannot use .*rows\.jsonl: line 1"):
-        fake(seeds=1, first_seed=5)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"envs": ("CartPole-v2",)}, "no env 'CartPole-v2': CartPole-v1, Acrobot-v1"),
-        ({"only": ("sb",)}, "no library 'sb': ours, sb3"),
-        ({"seeds": 0}, "--seeds must be at least 1, got 0"),
-        ({"jobs": 0}, "--jobs must be at least 1, got 0"),
-        ({"first_seed": -1}, "--first-seed must be at least 0, got -1"),
-        ({"env_steps": 100}, "--env-steps must be a multiple of 2,500"),
-        ({"env_steps": 0}, "--env-steps must be a multiple of 2,500"),
-    ],
-)
-def test_an_option_that_cannot_be_used_is_told_in_a_line(fake, tmp_path, options, words):
-    with pytest.raises(RlCoreError, match=words) as told:
-        fake(**options)
-    assert "\n" not in str(told.value) and not (tmp_path / "calls").exists()
-
-
 def test_the_command_ends_with_2_after_a_mistake():
     command = [sys.executable, "-m", "tests.benchmarks.wall_clock", "--only", "sb4"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=PEERS.parents[2])
     assert done.returncode == 2
-    assert done.stdout.startswith("no library 'sb4'") and not done.stderr
+    assert done.stdout.startswith("no library 'sb4': ours, sb3") and not done.stderr
 
 
 def test_one_at_a_time_libraries_take_turns_and_several_at_once_are_of_one(tmp_path):
     envs, libraries = ["CartPole-v1", "Acrobot-v1"], ["ours", "sb3"]
-    both = [WallClock(seeds=2, jobs=jobs, rows=tmp_path / "rows.jsonl") for jobs in (1, 2)]
+    both = [command_of(tmp_path, seeds=2, jobs=jobs) for jobs in (1, 2)]
     alone, together = (command._groups(envs, libraries) for command in both)
-    assert [of[1:] for of in alone[0][:4]] == [
+    assert [of[1:3] for of in alone[0][:4]] == [
         ("ours", 2000), ("sb3", 2000), ("sb3", 2001), ("ours", 2001)
     ]  # fmt: skip
     assert [len(group) for group in alone] == [8]
@@ -379,23 +288,18 @@ def small(tmp_path_factory):
 
 
 @pytest.mark.thorough
-def test_ours_is_a_whole_run_that_ends_with_its_last_evaluation(load, tmp_path, small):
-    of = watch(load, tmp_path, mark=1_000.0, config=small)
+@pytest.mark.parametrize(("mark", "env_steps"), [(1_000.0, [50, 100]), (1.0, [50])])
+def test_ours_is_a_whole_run_that_ends_with_its_last_evaluation(
+    load, tmp_path, small, mark, env_steps
+):
+    of = watch(load, tmp_path, mark=mark, config=small)
     load("until_ours").main(of)
     row = json.loads((tmp_path / "row.json").read_text())
-    assert [step for step, *_ in row["evaluations"]] == [50, 100]
-    assert (row["reached"], row["env_steps"], row["updates"]) == (False, 100, 0)
+    assert [step for step, *_ in row["evaluations"]] == env_steps
+    assert (row["reached"], row["env_steps"], row["updates"]) == (mark == 1, env_steps[-1], 0)
     assert all(8 <= mean <= 500 for _, mean, _ in row["evaluations"])
     assert 0 < row["evaluating"] < row["seconds"]
     assert [path.name for path in tmp_path.iterdir()] == ["row.json"]  # the run is gone
-
-
-@pytest.mark.thorough
-def test_ours_ends_with_the_first_evaluation_that_reaches_the_mark(load, tmp_path, small):
-    of = watch(load, tmp_path, mark=1.0, config=small)
-    load("until_ours").main(of)
-    row = json.loads((tmp_path / "row.json").read_text())
-    assert (row["reached"], row["env_steps"], len(row["evaluations"])) == (True, 50, 1)
 
 
 @pytest.mark.parametrize("library", ["sb3", "sbx"])
@@ -444,38 +348,6 @@ def cleanrl(load, monkeypatch):
     return load("until_cleanrl_jax")
 
 
-def test_cleanrls_update_is_adams_on_the_mean_squared_error(cleanrl):
-    """One layer, so that the gradient is written down at once."""
-    rng = np.random.default_rng(0)
-    (w, b), target = (rng.normal(size=(3, 2)), np.zeros(2)), [rng.normal(size=(3, 2)), np.ones(2)]
-    learner = [w, b], [w * 0, b * 0], [w * 0, b * 0], np.float64(0)
-    m, v = ([w * 0, b * 0] for _ in range(2))
-    for number in range(1, 5):
-        s_tm1, s_t = rng.normal(size=(2, 16, 3))
-        a_tm1, r_t = rng.integers(2, size=16), rng.normal(size=16)
-        discount_t = 0.99 * (rng.random(16) < 0.7)
-        learner = cleanrl.update(learner, target, (s_tm1, a_tm1, r_t, discount_t, s_t))
-        goal = r_t + discount_t * (s_t @ target[0] + target[1]).max(1)
-        by_q = np.zeros((16, 2))
-        error = goal - (s_tm1 @ w + b)[np.arange(16), a_tm1]
-        by_q[np.arange(16), a_tm1] = -2 * error / 16
-        found = []
-        for i, (x, g) in enumerate([(w, s_tm1.T @ by_q), (b, by_q.sum(0))]):
-            m[i] = 0.9 * m[i] + 0.1 * g
-            v[i] = 0.999 * v[i] + 0.001 * g**2
-            root = np.sqrt(v[i] / (1 - 0.999**number)) + 1e-8
-            found.append(x - 2.5e-4 * m[i] / (1 - 0.9**number) / root)
-        w, b = found
-        np.testing.assert_allclose(learner[0][0], w, rtol=1e-9)
-        np.testing.assert_allclose(learner[0][1], b, rtol=1e-9)
-
-
-def test_cleanrls_network_has_relus_between_its_layers(cleanrl):
-    # 2 * 1 + 1 = 3 and -2 * 1 + 1 = -1, of which 3 and 0 are left; 3 + 2 * 0 + 5.
-    weights = [np.array([[2.0, -2.0]]), np.ones(2), np.array([[1.0], [2.0]]), np.array([5.0])]
-    np.testing.assert_array_equal(cleanrl.q_values(weights, np.array([[1.0]])), [[8.0]])
-
-
 def test_cleanrls_epsilon_falls_over_half_of_its_own_length(cleanrl):
     found = [cleanrl.epsilon_at(step) for step in (0, 125_000, 250_000, 400_000)]
     assert found == pytest.approx([1.0, 0.525, 0.05, 0.05])
@@ -484,37 +356,21 @@ def test_cleanrls_epsilon_falls_over_half_of_its_own_length(cleanrl):
 def test_cleanrl_updates_and_syncs_when_its_script_does(cleanrl, load, tmp_path, monkeypatch):
     more = {"learning_starts": 10, "train_frequency": 5, "target_network_frequency": 10}
     monkeypatch.setattr(cleanrl, "SETTINGS", cleanrl.SETTINGS | more | {"buffer_size": 8})
-    cleanrl.jax.random = types.SimpleNamespace(PRNGKey=lambda seed: seed)
-    monkeypatch.setattr(cleanrl, "initial", lambda key, sizes: [np.zeros(sizes[:2])])
-    monkeypatch.setattr(cleanrl, "act", lambda weights, s: np.zeros(len(s), int))
-    targets, shapes = [], []
+    targets, sizes = [], []
 
-    def update(learner, target, batch):
-        targets.append(float(target[0][0, 0]))
-        shapes.append([column.shape for column in batch])
-        return [learner[0][0] + 1], *learner[1:]
+    def update(learner, batch, learning_rate):
+        targets.append(float(learner.target[-1][0]))
+        sizes.append([*map(len, batch), learning_rate])
+        assert (batch.s_tm1 != batch.s_t).any() and (batch.r_t == 1).all()
+        return learner._replace(online=[w + 1 for w in learner.online]), 0.0
 
-    monkeypatch.setattr(cleanrl, "update", update)
-    cleanrl.jnp.zeros_like = np.zeros_like
+    monkeypatch.setattr(cleanrl.jax_dqn, "update", update)
     of = watch(load, tmp_path, period=16, env_steps=32)
     written = []
     monkeypatch.setattr(of, "write", lambda *words: written.append(words))
     cleanrl.train(of)
     # Updates at env steps 15, 20, 25 and 30; at 20 and 30 the target is copied after them.
-    assert targets == [0, 0, 2, 2]
-    assert shapes[0] == [(128, 4), (128,), (128,), (128,), (128, 4)]
+    assert targets == [0, 0, 2, 2] and sizes == [[128] * 5 + [2.5e-4]] * 4
     assert (of._row["env_steps"], of._row["updates"]) == (32, 4)
-    assert [x[0] for x in of._evaluations] == [16, 32]
+    assert [x[0] for x in of._row["evaluations"]] == [16, 32]
     assert written[0][0]["learning_rate"] == 2.5e-4
-
-
-def test_cleanrls_replay_keeps_the_last_transitions(cleanrl):
-    replay = cleanrl.Replay(3, (2,), 0)
-    for n in range(5):
-        replay.add([n, n], n, 10.0 * n, 0.99, [n + 1, n + 1])
-    s_tm1, a_tm1, r_t, discount_t, s_t = replay.sample(64)
-    assert set(a_tm1) == {2, 3, 4}
-    np.testing.assert_array_equal(s_tm1[:, 0], a_tm1)
-    np.testing.assert_array_equal(r_t, 10 * a_tm1)
-    np.testing.assert_array_equal(s_t[:, 1], a_tm1 + 1)
-    assert set(discount_t) == {np.float32(0.99)}

@@ -16,9 +16,9 @@ import runpy
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import MagicMock
 
 import gymnasium
@@ -110,19 +110,6 @@ def close(got, wanted, what=""):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6, err_msg=str(what))
 
 
-@pytest.fixture
-def load(monkeypatch):
-    """Imports a worker as its own interpreter would, and forgets it afterwards."""
-    monkeypatch.syspath_prepend(str(PEERS))
-    names = [path.stem for path in PEERS.glob("*.py")]
-    before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-    monkeypatch.setattr(gymnasium, "make", gymnasium.make)  # a worker may change it
-    yield importlib.import_module
-    for name in names:
-        sys.modules.pop(name, None)
-    sys.modules.update(before)
-
-
 # The yardsticks: given from outside, and kept as they were given.
 
 SHA_256 = {
@@ -145,17 +132,12 @@ def stand_in(monkeypatch):
 
 
 @pytest.fixture(params=["stand-in", "jax"])
-def each_jax(request):
-    """Runs a test on the stand-in, and on JAX itself."""
+def script(request, monkeypatch):
+    """Runs a yardstick's module, on the stand-in and on JAX itself; returns what it defines."""
     if request.param == "stand-in":
         request.getfixturevalue("stand_in")
     elif importlib.util.find_spec("jax") is None:
         pytest.skip("needs JAX, which is no dependency: pip install jax")
-
-
-@pytest.fixture
-def script(each_jax, monkeypatch):
-    """Runs a yardstick's module, on JAX or on a stand-in for it; returns what it defines."""
     monkeypatch.syspath_prepend(str(YARDSTICKS))
     monkeypatch.delitem(sys.modules, "jax_compiled_dqn", raising=False)
     yield lambda name: runpy.run_path(str(YARDSTICKS / f"{name}.py"))
@@ -163,10 +145,6 @@ def script(each_jax, monkeypatch):
 
 
 SHAPES = [(4, 3), (3,), (3, 3), (3,), (3, 2), (2,)]  # small: the stand-in differs number by number
-
-
-def small_weights(rng):
-    return [rng.normal(size=shape) for shape in SHAPES]
 
 
 def random_batch(rng):
@@ -179,9 +157,9 @@ def random_batch(rng):
     )  # fmt: skip
 
 
-def twin_of(rng, kind=Twin):
+def twin_of(rng):
     """One whose target is another network: what it gets wrong must show."""
-    twin = kind(small_weights(rng))
+    twin = Twin([rng.normal(size=shape) for shape in SHAPES])
     twin.target = [w + 0.1 for w in twin.online]
     return twin
 
@@ -257,21 +235,9 @@ def test_what_a_yardstick_prints_is_what_its_worker_tells(
     assert json.loads((tmp_path / "a").read_text())[1:] == words
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_a_yardsticks_worker_is_told_all_that_it_needs(load, monkeypatch, name):
-    worker = load("yardstick_worker")
-    told = json.dumps({"updates_done": 0, "env_steps_per_s": {"median": 1}})
-    lines = {"jax_k_updates_dqn": "1 env steps/s, 0 updates, K = 16"}
-    monkeypatch.setattr(worker, "printed", lambda script, words: lines.get(script, told))
-    for yardstick in SCENARIOS[name].workers.values():
-        if yardstick.program == "yardstick":
-            env_steps, _, _ = worker.make(yardstick.setup).run(yardstick.count)
-            assert env_steps >= 20_000
-
-
 @pytest.mark.parametrize("checker", [True, False])
 def test_everybodys_envs_have_gymnasiums_checker_or_nobodys(load, monkeypatch, checker):
-    load("gym_make").use_checker(checker)
+    load("protocol").use_checker(checker)
 
     def checked(env):
         while isinstance(env, gymnasium.Wrapper):
@@ -344,33 +310,6 @@ def test_ours_learns_as_the_twin_does(load):
 # The workers written after CleanRL's and PureJaxRL's DQN.
 
 
-def test_the_update_of_both_is_adams_on_the_mean_squared_error(each_jax, load):
-    parts, rng = load("jax_dqn"), np.random.default_rng(0)
-    twin = twin_of(rng, SquaredTwin)
-    m, v = ([np.zeros_like(w) for w in twin.online] for _ in range(2))
-    learner = parts.Learner([w.copy() for w in twin.online], twin.target, m, v, np.int32(0))
-    for number in range(6):
-        s_tm1, a_tm1, r_t, discount_t, s_t = batch = random_batch(rng)
-        final_t = 1.0 * (discount_t == 0)
-        goal = r_t + discount_t * twin.forward(twin.target, s_t)[-1].max(1)
-        error = goal - twin.forward(twin.online, s_tm1)[-1][np.arange(16), a_tm1]
-        learner, loss = parts.update(learner, parts.Batch(s_tm1, a_tm1, r_t, final_t, s_t))
-        np.testing.assert_allclose(loss, np.mean(error**2), rtol=1e-5)
-        twin.update(*batch)
-        close(learner.online, twin.online, f"update {number}")
-        close(learner.target, twin.target, f"update {number}")
-    assert int(learner.updates) == 6
-
-
-@pytest.mark.parametrize("tau", [1.0, 0.25])
-def test_the_target_of_both_moves_by_tau(stand_in, load, monkeypatch, tau):
-    parts = load("jax_dqn")
-    monkeypatch.setattr(parts, "TAU", tau)
-    learner = parts.Learner([np.array([1.0, 2.0])], [np.array([3.0, -2.0])], [], [], 0)
-    moved = {1.0: [1.0, 2.0], 0.25: [2.5, -1.0]}  # 3 + (1 - 3) / 4, -2 + (2 + 2) / 4
-    close(parts.move_target(learner).target, [moved[tau]])
-
-
 SMALL_SETUP = SETUP | {"batch_size": 8, "capacity": 300, "hidden": (3, 3)}
 
 
@@ -400,19 +339,6 @@ def noting(function, noted):
     return keeps
 
 
-def learns_as_the_twin_does(begun, batches, syncs_after, learner):
-    """A worker's learner, by the batches that it drew, from the first weights on."""
-    twin = SquaredTwin(begun.online)
-    for number, batch in enumerate(batches):
-        discount_t = 0.99 * (1 - batch.final_t)
-        twin.update(batch.s_tm1, batch.a_tm1, batch.r_t, discount_t, batch.s_t)
-        if number in syncs_after:
-            twin.sync()
-    close(learner.online, twin.online)
-    close(learner.target, twin.target)
-    assert max(abs(x - y).max() for x, y in zip(twin.online, twin.target, strict=True)) > 1e-4
-
-
 def after_in_gymnasium(observation, action):
     """Where CartPole-v1 goes from there, and whether it has fallen."""
     env = make_single(gymnasium.spec("CartPole-v1"), EnvRecipe({}))
@@ -422,35 +348,40 @@ def after_in_gymnasium(observation, action):
     return observation, terminated
 
 
-def test_cleanrls_worker_learns_as_the_twin_does(small, monkeypatch):
+def learns_from_gymnasiums_env_as_the_twin_does(begun, batches, syncs_after, learner, cut_is_final):
+    """A worker's learner, by the batches that it drew, from the first weights on."""
+    twin, cuts = SquaredTwin(begun.online), 0
+    for number, batch in enumerate(batches):
+        for s_tm1, a_tm1, r_t, final_t, s_t in zip(*batch, strict=True):
+            after, terminated = after_in_gymnasium(s_tm1, a_tm1)
+            cut = bool(final_t) and not terminated  # by the time limit
+            cuts += cut
+            assert r_t == 1 and final_t == (terminated or (cut and cut_is_final))
+            if not final_t:  # nothing is expected otherwise, whatever is stored
+                np.testing.assert_allclose(s_t, after, atol=1e-6)
+        twin.update(*batch[:3], 0.99 * (1 - batch.final_t), batch.s_t)
+        if number in syncs_after:
+            twin.sync()
+    close(learner.online, twin.online)
+    close(learner.target, twin.target)
+    assert max(abs(x - y).max() for x, y in zip(twin.online, twin.target, strict=True)) > 1e-4
+    assert bool(cuts) == cut_is_final
+
+
+def test_cleanrls_worker_learns_from_gymnasiums_env_as_the_twin_does(small, monkeypatch):
     worker, begun, batches = small("cleanrl_jax_worker"), [], []
-    parts, sample = worker.jax_dqn, worker.Replay.sample
+    parts = worker.jax_dqn
     monkeypatch.setattr(parts, "new_learner", noting(parts.new_learner, begun))
-    monkeypatch.setattr(worker.Replay, "sample", noting(sample, batches))
+    monkeypatch.setattr(parts.Replay, "sample", noting(parts.Replay.sample, batches))
     work = worker.make(SMALL_SETUP)
     # Updates in env steps 24, 28, ... 116 of those from 0 on, syncs in 24, 36, ... 108.
     assert [work.run(40), work.run(80)] == [(40, 4), (80, 20)] and work.unit == 4
     learner = inspect.getclosurevars(work.run).nonlocals["learner"]
-    learns_as_the_twin_does(begun[0], batches, range(0, 24, 3), learner)
+    syncs = range(0, 24, 3)
+    learns_from_gymnasiums_env_as_the_twin_does(begun[0], batches, syncs, learner, False)
 
 
-def test_cleanrls_worker_stores_what_gymnasiums_env_does(small):
-    work = small("cleanrl_jax_worker").make(SMALL_SETUP)
-    work.run(200)
-    rows = inspect.getclosurevars(work.run).nonlocals["replay"].rows
-    s_tm1, a_tm1, r_t, final_t, s_t = (column[:200, 0] for column in rows)
-    assert set(r_t) == {1} and set(a_tm1) == {0, 1} and not rows.r_t[200:].any()
-    cut = 0
-    for i in range(199):
-        after, terminated = after_in_gymnasium(s_tm1[i], a_tm1[i])
-        assert final_t[i] == terminated
-        if not terminated:  # nothing is expected then, whatever is stored
-            np.testing.assert_allclose(s_t[i], after, atol=1e-6)
-            cut += (s_tm1[i + 1] != s_t[i]).any()
-    assert cut > 10 and final_t.any()  # those are the observations before the reset
-
-
-def test_purejaxrls_worker_learns_as_the_twin_does(small, monkeypatch):
+def test_purejaxrls_worker_learns_from_gymnasiums_env_as_the_twin_does(small, monkeypatch):
     worker, batches = small("purejaxrl_worker"), []
     setup = SMALL_SETUP | {"envs": 3, "learn_period": 6}
     begun = worker.begin(setup)
@@ -458,95 +389,37 @@ def test_purejaxrls_worker_learns_as_the_twin_does(small, monkeypatch):
     work = worker.make(setup)
     # 40 iterations a run. Updates after 8, 10, ... 80 of them, syncs after 12, 18, ... 78.
     assert [work.run(120), work.run(120)] == [(120, 17), (120, 20)] and work.unit == 120
-    learner = inspect.getclosurevars(work.run).nonlocals["carry"].learner
-    learns_as_the_twin_does(begun.learner, batches, range(2, 37, 3), learner)
-
-
-def test_purejaxrls_worker_stores_what_gymnasiums_env_does(small):
-    work = small("purejaxrl_worker").make(SMALL_SETUP | {"envs": 3, "learn_period": 6})
-    work.run(240)
     carry = inspect.getclosurevars(work.run).nonlocals["carry"]
-    observation, action, reward, done = (column[:80] for column in carry.rows)
-    assert (reward == 1).all() and set(action.ravel()) == {0, 1}
-    following = np.concatenate([observation[1:], carry.observation[None]])
-    for env in range(3):
-        age = returns = 0
-        for t in range(80):
-            after, fallen = after_in_gymnasium(observation[t, env], action[t, env])
-            age += 1
-            assert done[t, env] == (fallen or age == 9)
-            if done[t, env]:
-                age, returns = 0, age
-                assert (abs(following[t, env]) <= 0.05).all()
-                assert len(set(following[t, env])) == 4
-            else:
-                np.testing.assert_allclose(following[t, env], after, atol=1e-6)
-        assert (carry.poles.time[env], carry.poles.last_returns[env]) == (age, returns)
-    assert len({tuple(row) for row in observation[:, :, 0]}) == 80
-    assert (observation[:, 0] != observation[:, 1]).any(1).all()  # each has a key of its own
-
-
-def test_purejaxrls_cartpole_is_gymnasiums(each_jax, load):
-    """Step by step, through an episode that falls and one that the time limit ends."""
-    worker = load("purejaxrl_worker")
-    env = make_single(gymnasium.spec("CartPole-v1"), EnvRecipe({}))
-    for weights, ends_by_time in (((0.1, 0.5, 5, 1), True), ((0, 0, -1, 0), False)):
-        observation, _ = env.reset(seed=0)
-        time, over = 0, False
-        while not over:
-            action = int(observation @ np.array(weights) > 0)
-            pole = worker.Pole(*np.array(env.unwrapped.state), time, 0.0, 0.0)
-            observation, _, terminated, truncated, _ = env.step(action)
-            over, time = terminated or truncated, time + 1
-            pole, done = worker.moved(pole, action)
-            np.testing.assert_allclose(worker.observed(pole), env.unwrapped.state, atol=1e-6)
-            assert bool(done) == over and pole.time == time
-        assert (truncated, terminated) == (ends_by_time, not ends_by_time)
-    for sign, x in ((1, 2.39), (-1, 2.39), (1, 2.37), (-1, 2.37)):
-        state = np.array([x, 1.0, 0.0, 0.0]) * sign  # 0.02 further after the step
-        _, done = worker.moved(worker.Pole(*state, 0, 0.0, 0.0), 0)
-        assert bool(done) == after_in_gymnasium(state, 0)[1] == (x == 2.39)
-
-
-def test_purejaxrls_worker_draws_all_pairs_of_rows_that_follow_each_other(each_jax, load):
-    """11 inserts of 2 envs into 4 times: those of 7 to 10 are held."""
-    worker = load("purejaxrl_worker")
-    rows = worker.Row(*(np.zeros((4, 2)) for _ in range(4)))
-    for t in range(11):
-        row = worker.Row(*(np.array([t, 100.0 + t]) + part for part in (0, 0.25, 0.5, 0.75)))
-        rows = worker.stored(rows, row, t)
-        if t:
-            drawn = worker.sampled(rows, t + 1, 200, worker.jax.random.PRNGKey(t))
-            firsts = {env + time for env in (0, 100) for time in range(max(0, t - 3), t)}
-            assert set(np.asarray(drawn.s_tm1).tolist()) == firsts
-            for part, more in zip(drawn, (0, 0.25, 0.5, 0.75, 1), strict=True):
-                np.testing.assert_array_equal(part, drawn.s_tm1 + more)
+    syncs = range(2, 37, 3)
+    learner = carry.learner
+    learns_from_gymnasiums_env_as_the_twin_does(begun.learner, batches, syncs, learner, True)
+    # Episodes of the three envs end after 9 steps or before, and each has a key of its own.
+    observation, done = carry.rows.observation[:80], carry.rows.done[:80]
+    assert all(done[t : t + 9].any(0).all() for t in range(72))
+    begins = observation[1:][done[:-1] == 1]
+    assert (abs(begins) <= 0.05).all() and len({tuple(row) for row in begins}) == len(begins)
 
 
 @pytest.mark.parametrize("name", ["cleanrl_jax_worker", "purejaxrl_worker"])
-@pytest.mark.parametrize("epsilon", [0.0, 0.5])
-def test_epsilon_falls_until_learning_starts(small, monkeypatch, name, epsilon):
+def test_epsilon_falls_until_learning_starts(small, monkeypatch, name):
     """To what it shall be; without learning, and with a network that always wants action 1."""
     worker = small(name)
     parts = worker.jax_dqn
 
-    def wants_1(key, hidden):
+    def wants_1(key, sizes):
         weights = [np.zeros((4, 2)), np.array([0.0, 1.0])]
         return parts.Learner(weights, list(weights), weights, weights, np.array(0))
 
     monkeypatch.setattr(parts, "new_learner", wants_1)
     monkeypatch.setattr(parts, "update", lambda learner, batch: (learner, 0.0))
-    work = worker.make(
-        SMALL_SETUP | {"epsilon": epsilon, "learn_start": 600, "capacity": 1400, "envs": 1}
-    )
+    more = {"epsilon": 0.2, "learn_start": 600, "capacity": 1400, "envs": 1}
+    work = worker.make(SMALL_SETUP | more)
     work.run(1400)
     variables = inspect.getclosurevars(work.run).nonlocals
     rows = variables["replay"].rows.a_tm1 if "replay" in variables else variables["carry"].rows[1]
-    first, second, after = rows[:300].mean(), rows[300:600].mean(), rows[600:].mean()
-    # Half of the random ones are 1 too: 1 - epsilon / 2, and epsilon is linear in between.
-    wanted = {0.0: (0.625, 0.875, 1.0), 0.5: (0.5625, 0.6875, 0.75)}[epsilon]
-    np.testing.assert_allclose((first, second, after), wanted, atol=0.08)
-    assert epsilon or after == 1
+    found = [of.mean() for of in (rows[:300], rows[300:600], rows[600:])]
+    # Half of the random ones are 1 too: 1 - epsilon / 2, and epsilon falls from 1 to 0.2.
+    np.testing.assert_allclose(found, (0.6, 0.8, 0.9), atol=0.08)
 
 
 PEER_SETUP = SETUP | {"threads": 1, "library": "stable_baselines3", "kind": "train"}
@@ -569,104 +442,71 @@ def mocked(monkeypatch):
     return library
 
 
-def test_stable_baselines3_is_asked_for_the_same_agent(mocked, load):
-    load("sb3_worker").make(PEER_SETUP)
-    (name, _), settings = mocked.DQN.call_args
+# Env steps and updates of a phase, envs; SB3's train_freq and the period of its target, in env
+# steps: 3 updates, each for 4 env steps. It divides by the number of envs itself.
+PHASES = [(4, 1, 1, 4, 12), (64, 16, 1, 64, 12), (64, 16, 32, 2, 12)]
+
+
+@pytest.mark.parametrize(("learn_period", "updates", "envs", "train_freq", "target"), PHASES)
+def test_stable_baselines3_is_asked_for_the_same_agent(
+    mocked, load, learn_period, updates, envs, train_freq, target
+):
+    phases = {"learn_period": learn_period, "updates_per_learn": updates, "envs": envs}
+    load("sb3_worker").make(PEER_SETUP | phases)
+    (name, env), settings = mocked.DQN.call_args
     assert name == "MlpPolicy" and settings == {
         "learning_rate": 1e-3, "buffer_size": 40, "learning_starts": 20, "batch_size": 32,
-        "train_freq": 4, "gradient_steps": 1, "target_update_interval": 12,  # 3 updates of 4 steps
+        "train_freq": train_freq, "gradient_steps": updates, "target_update_interval": target,
         "exploration_initial_eps": 0.5, "exploration_final_eps": 0.5,
         "policy_kwargs": {"net_arch": [48, 24]}, "device": "cpu", "seed": 0,
     }  # fmt: skip
+    if envs > 1:
+        mocked.make_vec_env.assert_called_once_with("CartPole-v1", envs)
+        assert env is mocked.make_vec_env.return_value
 
 
-def test_peers_make_updates_at_once_with_the_same_target_age(mocked, load):
-    at_once = PEER_SETUP | {"learn_period": 64, "updates_per_learn": 16}
-    load("sb3_worker").make(at_once)
-    settings = mocked.DQN.call_args.kwargs
-    assert (settings["train_freq"], settings["gradient_steps"]) == (64, 16)
-    assert settings["target_update_interval"] == 12  # 3 updates, one for each 4 env steps
-    load("tianshou_worker").make(at_once)
-    trainer = mocked.OffPolicyTrainerParams.call_args.kwargs
-    assert trainer["collection_step_num_env_steps"] == 64
-    assert trainer["update_step_num_gradient_steps_per_sample"] == 16 / 64
-
-
-def test_with_several_envs_stable_baselines3_learns_after_as_many_steps_of_one(mocked, load):
-    setup = PEER_SETUP | {"learn_period": 64, "updates_per_learn": 16, "envs": 32}
-    load("sb3_worker").make(setup)
-    make_vec_env = mocked.make_vec_env
-    assert make_vec_env.call_args.args == ("CartPole-v1", 32)
-    (_, env), settings = mocked.DQN.call_args
-    assert env is make_vec_env.return_value
-    assert (settings["train_freq"], settings["gradient_steps"]) == (2, 16)
-    assert settings["target_update_interval"] == 12  # it divides by the number of envs itself
-
-
-def test_tianshou_is_asked_for_the_same_agent(mocked, load):
-    load("tianshou_worker").make(PEER_SETUP)
+@pytest.mark.parametrize(("learn_period", "updates"), [(4, 1), (64, 16)])
+def test_tianshou_is_asked_for_the_same_agent(mocked, load, learn_period, updates):
+    phases = {"learn_period": learn_period, "updates_per_learn": updates}
+    load("tianshou_worker").make(PEER_SETUP | phases)
     mocked.AdamOptimizerFactory.assert_called_once_with(lr=1e-3)
-    settings = mocked.DQN.call_args.kwargs
-    assert settings["optim"] is mocked.AdamOptimizerFactory.return_value
     wanted = {"gamma": 0.99, "target_update_freq": 3, "is_double": False, "huber_loss_delta": 1.0}
-    assert wanted.items() <= settings.items()
+    assert wanted.items() <= mocked.DQN.call_args.kwargs.items()
     assert mocked.Net.call_args.kwargs["hidden_sizes"] == [48, 24]
     assert mocked.VectorReplayBuffer.call_args.args == (40, 1)
     trainer = mocked.OffPolicyTrainerParams.call_args.kwargs
-    assert trainer["update_step_num_gradient_steps_per_sample"] == 1 / 4
-    assert trainer["batch_size"] == 32 and trainer["collection_step_num_env_steps"] == 4
+    assert trainer["update_step_num_gradient_steps_per_sample"] == updates / learn_period
+    assert trainer["batch_size"] == 32
+    assert trainer["collection_step_num_env_steps"] == learn_period
 
 
 # Updates alone: the same agent on both sides.
 
-MLP = {"state_shape": (4,), "hidden_sizes": [64, 64]}
-ATOMS = {"num_atoms": 51, "v_min": 0.0, "v_max": 100.0}
 
-
-@dataclass(frozen=True)
-class Member:
-    """One of the family: weights that are learned, and what Tianshou is asked for.
-
-    Attributes:
-      net, policy, agent: arguments of Tianshou's classes, beside those that all of them are given.
-      priorities: of its replay; None: it is uniform.
-      n_step: of its returns.
-    """
+class Member(NamedTuple):
+    """One of the family: weights that are learned, and what Tianshou is asked for."""
 
     weights: int
-    net: dict
-    policy: tuple
-    agent: tuple
-    priorities: dict | None = None
+    agent: str
+    settings: dict
+    priorities: dict | None = None  # None: its replay is uniform
     n_step: int = 1
 
 
 # Weights and biases: 4 -> 64 and 64 -> 64 are 320 + 4,160; then 64 -> n is 65 n.
 FAMILY = {
     "prioritized-update": Member(
-        4_480 + 65 * 2, MLP | {"action_shape": 2, "num_atoms": 1},
-        ("DiscreteQLearningPolicy", {}), ("DQN", {"is_double": True, "huber_loss_delta": None}),
+        4_480 + 65 * 2, "DQN", {"is_double": True, "huber_loss_delta": None},
         {"alpha": 0.6, "beta": 0.4},
     ),
-    "c51": Member(
-        4_480 + 65 * 2 * 51, MLP | {"action_shape": 2, "num_atoms": 51, "softmax": True},
-        ("C51Policy", ATOMS), ("C51", {}),
-    ),
-    "qrdqn": Member(
-        4_480 + 65 * 2 * 32, MLP | {"action_shape": 2, "num_atoms": 32},
-        ("QRDQNPolicy", {}), ("QRDQN", {"num_quantiles": 32}),
-    ),
+    "c51": Member(4_480 + 65 * 2 * 51, "C51", {}),
+    "qrdqn": Member(4_480 + 65 * 2 * 32, "QRDQN", {"num_quantiles": 32}),
     # 64 cosines -> 64 besides.
-    "iqn": Member(
-        4_480 + 65 * 2 + 65 * 64, MLP,
-        ("IQNPolicy", {"sample_size": 8, "online_sample_size": 8, "target_sample_size": 8}),
-        ("IQN", {}),
-    ),
+    "iqn": Member(4_480 + 65 * 2 + 65 * 64, "IQN", {}),
     # Two streams 64 -> 64 -> 51 or 102, with a size of its noise for each number.
     "rainbow": Member(
-        320 + 2 * (2 * 65 * 64 + 65 * 51 + 65 * 102),
-        MLP | {"hidden_sizes": [64], "action_shape": 2, "num_atoms": 51, "softmax": True},
-        ("C51Policy", ATOMS), ("RainbowDQN", {}), {"alpha": 0.5, "beta": 0.4}, 3,
+        320 + 2 * (2 * 65 * 64 + 65 * 51 + 65 * 102), "RainbowDQN", {},
+        {"alpha": 0.5, "beta": 0.4}, 3,
     ),
 }  # fmt: skip
 
@@ -679,52 +519,29 @@ def learner_setup(name, label, **config):
 
 @pytest.mark.parametrize("name", FAMILY)
 def test_tianshou_is_asked_for_the_same_member_of_the_family(mocked, load, name):
+    """Of the network, the number of weights is compared below, where Tianshou is installed."""
     member = FAMILY[name]
-    setup = learner_setup(name, "Tianshou", replay_capacity=250)
-    work = load("tianshou_worker").make(setup)
-    asked = mocked.Net.call_args.kwargs
-    streams = asked.pop("dueling_param", ())
-    assert asked == member.net
-    stream = {"hidden_sizes": [64], "linear_layer": mocked.NoisyLinear}
-    assert streams == ((stream, stream) if name == "rainbow" else ())
-    model = mocked.Net.return_value
-    if name == "iqn":
-        asked = mocked.ImplicitQuantileNetwork.call_args.kwargs
-        wanted = {"action_shape": 2, "hidden_sizes": [], "num_cosines": 64}
-        assert asked == wanted | {"preprocess_net": model}
-        model = mocked.ImplicitQuantileNetwork.return_value
-    kind, settings = member.policy
-    policy = getattr(mocked, kind)
-    space = gymnasium.spaces.Discrete(2)
-    assert policy.call_args.kwargs == settings | {"model": model, "action_space": space}
-    kind, settings = member.agent
+    work = load("tianshou_worker").make(learner_setup(name, "Tianshou", replay_capacity=250))
     mocked.AdamOptimizerFactory.assert_called_once_with(lr=1e-3)
-    assert getattr(mocked, kind).call_args.kwargs == settings | {
-        "policy": policy.return_value, "optim": mocked.AdamOptimizerFactory.return_value,
+    settings = getattr(mocked, member.agent).call_args.kwargs
+    assert settings == member.settings | {
+        "policy": settings["policy"], "optim": mocked.AdamOptimizerFactory.return_value,
         "gamma": 0.99, "n_step_return_horizon": member.n_step, "target_update_freq": 500,
     }  # fmt: skip
-    if member.priorities:
-        buffer = mocked.PrioritizedVectorReplayBuffer
-        buffer.assert_called_once_with(250, 1, **member.priorities)
-    else:
-        buffer = mocked.VectorReplayBuffer
-        buffer.assert_called_once_with(250, 1)
-    agent = getattr(mocked, kind).return_value
+    if name == "iqn":
+        fractions = {"sample_size": 8, "online_sample_size": 8, "target_sample_size": 8}
+        assert fractions.items() <= mocked.IQNPolicy.call_args.kwargs.items()
+    kind = "PrioritizedVectorReplayBuffer" if member.priorities else "VectorReplayBuffer"
+    buffer = getattr(mocked, kind)
+    buffer.assert_called_once_with(250, 1, **member.priorities or {})
+    rows = [call.kwargs for call in mocked.Batch.call_args_list]
+    assert len(rows) == buffer.return_value.add.call_count == 250
+    assert [i for i, row in enumerate(rows) if row["terminated"][0]] == [99, 199]
+    assert all((row["obs_next"] == after["obs"]).all() for row, after in pairwise(rows))
+    agent = getattr(mocked, member.agent).return_value
     assert work.unit == 1 and not agent.update.called
     work.run(3)
     assert agent.update.call_args_list == 3 * [((buffer.return_value, 64),)]
-
-
-def test_tianshous_replay_is_full_of_the_rows_of_one_env(mocked, load):
-    load("tianshou_worker").make(learner_setup("c51", "Tianshou", replay_capacity=250))
-    rows = [call.kwargs for call in mocked.Batch.call_args_list]
-    assert len(rows) == mocked.VectorReplayBuffer.return_value.add.call_count == 250
-    assert [i for i, row in enumerate(rows) if row["terminated"][0]] == [99, 199]
-    assert not any(row["truncated"][0] for row in rows)
-    assert {row["act"][0] for row in rows} == {0, 1}
-    for row, after in pairwise(rows):
-        assert row["obs"].shape == (1, 4) and row["obs"].dtype == np.float32
-        assert (row["obs_next"] == after["obs"]).all() and (row["obs"] != after["obs"]).any()
 
 
 @pytest.mark.parametrize("name", FAMILY)
@@ -733,7 +550,7 @@ def test_ours_is_the_same_member_of_the_family(name):
 
     from targetnet.agents.dqn.network import build_network
 
-    member, (kind, _) = FAMILY[name], FAMILY[name].agent
+    member = FAMILY[name]
     told = learner_setup(name, "Tianshou")["config"]
     for K in (1, 16):
         config = DqnConfig(**learner_setup(name, f"ours, K = {K}")["config"])
@@ -742,16 +559,10 @@ def test_ours_is_the_same_member_of_the_family(name):
             build_network(config, 2)(tf.zeros([1, 4]))
             found = sum(v.shape.num_elements() for v in tf.trainable_variables())
         assert found == member.weights
-    heads = {"DQN": "scalar", "QRDQN": "quantile", "IQN": "implicit"}
-    assert config.head == heads.get(kind, "categorical")
-    # Tianshou's agents with distributions are double in any case.
-    assert config.double and (config.n_step, config.sync_period) == (member.n_step, 500)
-    found = {"alpha": config.priority_alpha, "beta": config.priority_beta}
-    assert found == member.priorities if config.prioritized else member.priorities is None
-    # It has a Huber loss only at 1, and leaves the weights out of the one for means.
-    assert config.huber_delta == 1 and (config.loss == "squared") == (kind == "DQN")
-    if kind == "IQN":
-        assert config.tau_samples == config.tau_samples_acting == 8
+    # Tianshou's agents with distributions are double in any case. It has a Huber loss only at 1,
+    # and leaves the weights of prioritized transitions out of the one for means.
+    assert config.double and config.huber_delta == 1
+    assert (config.loss == "squared") == (member.agent == "DQN")
 
 
 @pytest.mark.parametrize("name", FAMILY)
@@ -762,14 +573,6 @@ def test_tianshous_agent_has_as_many_weights_where_it_is_installed(load, name):
     model = load("tianshou_worker").algorithm_of(config, (4,), 2).policy.model
     found = sum(w.numel() for w in model.parameters() if w.requires_grad)
     assert found == FAMILY[name].weights
-
-
-def test_the_larger_network_is_everybodys():
-    workers = SCENARIOS["large-mlp"].workers
-    assert len(workers) == 6
-    for worker in workers.values():
-        told = worker.setup.get("config", worker.setup)
-        assert (told["hidden"], told["batch_size"]) == ((256, 256), 256)
 
 
 def test_the_run_whose_memory_counts_is_the_shipped_config(load):

@@ -19,20 +19,18 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tyro
 from rich.console import Console
 
 from targetnet.agents.config.files import load_config
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.experiments.jobs import Job, run_jobs
-from targetnet.agents.experiments.results.peer import progress_in, venv_python
+from targetnet.agents.experiments.results.peer import progress_in
 from targetnet.agents.experiments.results.sb3_worker import SETTINGS, SOURCE
 from targetnet.agents.experiments.store import append_rows, read_rows
-from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line
+from targetnet.rl_core.errors import RlCoreError, in_one_line
 from targetnet.rl_core.files import write_whole
 from targetnet.rl_core.machine import processor
-from targetnet.rl_core.seal import unsealed_row
-from tests.benchmarks.performance import commit, make_venvs
+from tests.benchmarks.performance import chosen_names, commit, make_venvs, python_of, run_command
 from tests.benchmarks.wall_clock_page import NAMES, as_markdown
 
 _PEERS = Path(__file__).parent / "peers"
@@ -82,6 +80,35 @@ class _Seed(NamedTuple):
     env_id: str
     library: str
     number: int
+    jobs: int
+
+    def __str__(self) -> str:
+        at_once = f"-{self.jobs}-at-once" if self.jobs > 1 else ""
+        return f"{self.env_id}-{self.library}-{self.number}{at_once}"
+
+    @property
+    def venv(self) -> str:
+        return LIBRARIES[self.library][1]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the process is asked for."""
+        mark = ENVS[self.env_id]
+        return {
+            "env_id": self.env_id, "seed": self.number, "mark": mark.least, "period": mark.period,
+            "episodes": _EPISODES, "env_steps": _ENV_STEPS, "config": mark.config,
+            "settings": self._settings,
+        }  # fmt: skip
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What it trains with; CleanRL's are in its program."""
+        match self.library:
+            case "ours":
+                return _dumped(load_config(ENVS[self.env_id].config))
+            case "cleanrl-jax":
+                return {}
+        return {"library": self.library, "source": SOURCE, **SETTINGS[self.env_id]}
 
 
 @dataclass(frozen=True)
@@ -98,46 +125,53 @@ class WallClock:
     """The first one; the others follow it."""
     jobs: int = 1
     """Processes at work at once, all of the same library if they are more than one."""
-    env_steps: int = _ENV_STEPS
-    """Env steps after which a run that has not reached the mark ends."""
     rows: Path = _ROWS
     """File of what was measured, all of which is on the page: of another processor, another one."""
-    page: Path | None = None
-    """The page. By default docs/results/wall_clock.md, or that of the rows' name."""
     out: Path = Path("results/wall_clock")
-    """For logs, and for runs while they are trained."""
-    venvs: Path | None = None
-    """For the peers' environments. By default OUT/venvs."""
+    """For logs, the peers' environments, and for runs while they are trained."""
     remark: str = ""
     """A sentence for the page, such as what else the machine did meanwhile."""
 
     def __call__(self, console: Console) -> int:
-        for option, value, least in (
-            ("--seeds", self.seeds, 1), ("--jobs", self.jobs, 1),
-            ("--first-seed", self.first_seed, 0),
-        ):  # fmt: skip
-            if value < least:
-                raise RlCoreError(f"{option} must be at least {least}, got {value}")
-        envs = _chosen("env", self.envs, ENVS)
-        libraries = _chosen("library", self.only, LIBRARIES)
+        envs = chosen_names("env", self.envs, ENVS)
+        libraries = chosen_names("library", self.only, LIBRARIES)
+        if min(self.seeds, self.jobs) < 1:
+            raise RlCoreError(f"--seeds and --jobs must be at least 1, got {self.seeds, self.jobs}")
         groups = self._groups(envs, libraries)
-        wanted = [LIBRARIES[seed.library][1] for group in groups for seed in group]
-        failed = make_venvs(filter(None, wanted), self._venvs, self.out / "logs", console)
+        wanted = [seed.venv for group in groups for seed in group]
+        failed = make_venvs(wanted, self.out, console)
         good = not failed
         for group in groups:
-            jobs = self._jobs([s for s in group if LIBRARIES[s.library][1] not in failed])
+            sitting = {
+                "jobs": self.jobs,
+                "sitting": round(time.time()),
+                "processor": processor(),
+                "commit": commit(),
+                "date": time.strftime("%Y-%m-%d"),
+                "remark": self.remark,
+            }
+            jobs = [self._job(seed, sitting) for seed in group if seed.venv not in failed]
             ended = run_jobs(jobs, self.jobs, console)
             if ended.signal:
                 raise KeyboardInterrupt
             good = good and not ended.failed
-        rows = self._finished()
-        if rows:
-            page = self.page or (_PAGE if self.rows == _ROWS else self.rows.with_suffix(".md"))
+        if rows := self.finished():
+            page = _PAGE if self.rows == _ROWS else self.rows.with_suffix(".md")
             options = "" if self.rows == _ROWS else f"--rows {self.rows}"
             in_order = [rows[name] for name in sorted(rows)]
             write_whole(page, as_markdown(in_order, options).encode())
             console.print(f"page: {page}", highlight=False, soft_wrap=True)
         return 0 if good else 1
+
+    def finished(self) -> dict[str, dict[str, Any]]:
+        """Returns the rows by their names."""
+        found = {}
+        for _, row in read_rows(self.rows):
+            if not row.keys() >= {"asked", "library", "jobs", "seconds", "versions"}:
+                raise RlCoreError(f"{self.rows} has rows of another command")
+            asked = row["asked"]
+            found[str(_Seed(asked["env_id"], row["library"], asked["seed"], row["jobs"]))] = row
+        return found
 
     def _groups(self, envs: Sequence[str], libraries: Sequence[str]) -> list[list[_Seed]]:
         """Returns what is not there yet, in groups that are measured together.
@@ -148,12 +182,12 @@ class WallClock:
         """
         numbers = range(self.first_seed, self.first_seed + self.seeds)
         seeds = [
-            _Seed(env_id, library, number)
+            _Seed(env_id, library, number, self.jobs)
             for env_id in envs
             for number in numbers
             for library in _from(number, libraries)
         ]
-        finished = self._finished()
+        finished = self.finished()
         todo = [seed for seed in seeds if not self._is_there(seed, finished)]
         if self.jobs == 1:
             return [todo]
@@ -162,90 +196,40 @@ class WallClock:
             for both in product(envs, libraries)
         ]
 
-    def _finished(self) -> dict[str, dict[str, Any]]:
-        """Returns the rows by their names."""
-        rows = [_checked(self.rows, row) for _, row in read_rows(self.rows)]
-        return {
-            _name(of["asked"]["env_id"], of["library"], of["asked"]["seed"], of["jobs"]): of
-            for of in rows
-        }
-
     def _is_there(self, seed: _Seed, finished: Mapping[str, Any]) -> bool:
         """Raises RlCoreError if what is there was asked for in another way."""
-        name_of_row, now = _name(*seed, self.jobs), self._asked(seed)
-        if name_of_row not in finished:
+        if str(seed) not in finished:
             return False
-        before = dict(finished[name_of_row]["asked"])
+        before = dict(finished[str(seed)]["asked"])
         if seed.library == "ours":  # a key that did not exist then has its default
             before["settings"] = _dumped(DqnConfig()) | before["settings"]
-        for name in now:
-            if before.get(name) != now[name]:
+        for name, wanted in seed.asked.items():
+            if before.get(name) != wanted:
                 raise RlCoreError(
-                    f"{self.rows}: {name_of_row} was measured with "
-                    f"{'' if name == 'settings' else 'an'}other {name}: delete its line to measure "
-                    "it again, or give another --rows"
+                    f"{self.rows}: {seed} was measured with other {name}: delete its line to "
+                    "measure it again, or give another --rows"
                 )
         return True
 
-    def _asked(self, seed: _Seed) -> dict[str, Any]:
-        mark = ENVS[seed.env_id]
-        if self.env_steps < 1 or self.env_steps % mark.period:
-            raise RlCoreError(
-                f"--env-steps must be a multiple of {mark.period:,}, after which {seed.env_id} is "
-                f"evaluated, got {self.env_steps:,}"
-            )
-        return {
-            "env_id": seed.env_id, "seed": seed.number, "mark": mark.least, "period": mark.period,
-            "episodes": _EPISODES, "env_steps": self.env_steps, "config": mark.config,
-            "settings": _settings(seed),
-        }  # fmt: skip
-
-    def _jobs(self, seeds: Sequence[_Seed]) -> list[Job]:
-        about = {
-            "jobs": self.jobs,
-            "sitting": round(time.time()),
-            "processor": processor(),
-            "commit": commit(),
-            "date": time.strftime("%Y-%m-%d"),
-            "remark": self.remark,
-        }
-        return [self._job(seed, about) for seed in seeds]
-
-    def _job(self, seed: _Seed, about: Mapping[str, Any]) -> Job:
-        program, venv = LIBRARIES[seed.library]
-        # Not resolved: a link to it would lose the environment.
-        python = venv_python(self._venvs / venv) if venv else Path(sys.executable)
-        about = {"library": seed.library, **about}
-        task = {"asked": self._asked(seed), "about": about, "room": str(self.out)}
-        log = self.out / "logs" / f"{_name(*seed, self.jobs)}.log"
+    def _job(self, seed: _Seed, sitting: Mapping[str, Any]) -> Job:
+        about = {"library": seed.library, **sitting}
+        log = (self.out / "logs" / f"{seed}.log").absolute()
         path = log.with_suffix(".json")
+        program = str(_PEERS / LIBRARIES[seed.library][0])
         # -E: variables such as PYTHONPATH are for this process, and mean nothing to a peer's.
-        command = [str(python), "-E", str(_PEERS / program), json.dumps(task), str(path)]
+        command = [str(python_of(self.out, seed.venv)), "-E", program]
+        command += [json.dumps(seed.asked), str(path)]
         name = f"{seed.library} {seed.env_id} seed {seed.number}"
-        return Job(name, command, log, lambda: progress_in(log), lambda: self._keep(path))
+        return Job(name, command, log, lambda: progress_in(log), lambda: self._keep(path, about))
 
-    def _keep(self, path: Path) -> None:
+    def _keep(self, path: Path, about: Mapping[str, Any]) -> None:
         """Stores the row that a process has written."""
         try:
-            row = unsealed_row(path.read_bytes())
+            row = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise RlCoreError(f"cannot use {path}: {in_one_line(error)}") from None
-        append_rows(self.rows, [_checked(path, row)])
+        append_rows(self.rows, [{"asked": row["asked"], **about, **row}])
         path.unlink()
-
-    @property
-    def _venvs(self) -> Path:
-        return self.venvs or self.out / "venvs"
-
-
-def _settings(seed: _Seed) -> dict[str, Any]:
-    """What a process is to train with; CleanRL's are in its program."""
-    match seed.library:
-        case "ours":
-            return _dumped(load_config(ENVS[seed.env_id].config))
-        case "cleanrl-jax":
-            return {}
-    return {"library": seed.library, "source": SOURCE, **SETTINGS[seed.env_id]}
 
 
 def _dumped(config: DqnConfig) -> dict[str, Any]:
@@ -258,34 +242,5 @@ def _from(number: int, names: Sequence[str]) -> list[str]:
     return [*names[first:], *names[:first]]
 
 
-def _chosen(what: str, names: Sequence[str], known: Mapping[str, Any]) -> Sequence[str]:
-    for name in names:
-        if name not in known:
-            raise RlCoreError(f"no {what} {name!r}: {', '.join(known)}{did_you_mean(name, known)}")
-    return list(dict.fromkeys(names)) or list(known)
-
-
-def _name(env_id: str, library: str, number: int, jobs: int) -> str:
-    return f"{env_id}-{library}-{number}{f'-{jobs}-at-once' if jobs > 1 else ''}"
-
-
-def _checked(path: Path, row: dict[str, Any]) -> dict[str, Any]:
-    if not row.keys() >= {"asked", "library", "jobs", "seconds", "versions"}:
-        raise RlCoreError(f"{path} is no measurement of this command")
-    return row
-
-
-def main() -> int:
-    console = Console()
-    try:
-        return tyro.cli(WallClock, description=__doc__)(console)
-    except RlCoreError as error:
-        console.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        console.print("interrupted; what was measured is kept: the same command goes on")
-        return 130
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(WallClock))

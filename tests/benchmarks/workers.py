@@ -30,18 +30,15 @@ class Process:
 
     Args:
       label: as shown.
-      worker, setting: what it does and how.
+      worker, setting: what it does and how, with `threads` as a number.
       python: its interpreter.
       cores: that are given; it takes the first of them.
       log: gets all that it prints.
 
     Attributes:
-      setting: with `threads` as a number.
-      versions: of what it uses, once it is ready.
-      flops: of one update, if it is made of products alone; then too.
-      memory: in bytes after the last round, see `protocol.memory`.
-      cores: how many it may use.
-      log: the file.
+      about: its part of the JSON beside rounds: memory in bytes after the last round, see
+        `protocol.memory`; versions of what it uses; how many cores it may use; flops of one update,
+        if it is made of products alone.
     """
 
     def __init__(
@@ -53,13 +50,12 @@ class Process:
         cores: Sequence[int],
         log: Path,
     ) -> None:
-        self.label, self.worker = label, worker
-        threads = threads_of(setting, cores)
-        self.setting = {**setting, "threads": threads}
-        self.versions: dict[str, str] = {}
-        self.flops = 0
-        self.memory = {"private": 0, "files": 0, "peak": 0}
-        self.log, self._unit = log, 1
+        self.label, self.worker, self.setting = label, worker, dict(setting)
+        self._log, self._unit = log, 1
+        pinned = list(cores[: worker.cores or setting["threads"]])
+        self.about: dict[str, Any] = {
+            "memory": {}, "versions": {}, "cores": len(pinned), "flops": 0,
+        }  # fmt: skip
         script = str(_PEERS / f"{worker.program}_worker.py")
         with log.open("w") as stderr:
             self._process = subprocess.Popen(
@@ -68,17 +64,15 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
-                env=_environ(self.setting, worker),
+                env=_environ(setting, worker),
             )
-        pinned = list(cores[: worker.cores or threads])
-        self.cores = len(pinned)
-        self._say({**worker.setup, **self.setting, "cores": pinned, "root": str(ROOT)})
+        self._say({**worker.setup, **setting, "cores": pinned, "root": str(ROOT)})
 
     def wait(self) -> None:
         """Until it is ready: built, compiled, warm."""
         answer = self._answer()
-        self._unit, self.versions = answer["unit"], answer["versions"]
-        self.flops = answer["flops"]
+        self._unit = answer.pop("unit")
+        self.about |= answer
 
     def run(self, count: int) -> Round:
         """One round; the number of updates is what it must be.
@@ -88,14 +82,14 @@ class Process:
         """
         self._say({"run": count})
         answer = self._answer()
-        self.memory = answer.pop("memory")
+        self.about["memory"] = answer.pop("memory")
         wanted = self.worker.updates * (answer["env_steps"] or count)
         if abs(answer["updates"] - wanted) > self.worker.slack:
             raise RlCoreError(
                 f"{self.label} made {answer['updates']:,} updates in {answer['env_steps']:,} env "
                 f"steps, wanted {wanted:,.0f}"
             )
-        return answer | {"private": self.memory["private"]}
+        return answer | {"private": self.about["memory"]["private"]}
 
     def count_for(self, seconds: float) -> int:
         """What takes about that long, in whole units: asked for more and more, until it counts."""
@@ -135,8 +129,7 @@ class Process:
 
     def _failure(self) -> RlCoreError:
         code = self._process.wait()
-        words = in_one_line(last_line(self.log))
-        return RlCoreError(f"exit code {code}: {words}")
+        return RlCoreError(f"exit code {code}: {in_one_line(last_line(self._log))}")
 
 
 def threads_of(setting: Setting, cores: Sequence[int]) -> int:

@@ -25,36 +25,9 @@ from typing import Any
 import jax
 import jax_dqn
 import numpy as np
-from gym_make import use_checker
-from protocol import Work, serve
+from protocol import Work, serve, use_checker
 
 PACKAGES = ("jax", "gymnasium", "numpy")
-
-
-class Replay:
-    """Transitions of one env, of which the oldest is overwritten; batches are drawn uniformly."""
-
-    def __init__(self, capacity: int) -> None:
-        # One column for each part, with an axis for envs: as a vector env speaks.
-        self.rows = jax_dqn.Batch(
-            s_tm1=np.zeros((capacity, 1, 4), np.float32),
-            a_tm1=np.zeros((capacity, 1), np.int64),
-            r_t=np.zeros((capacity, 1), np.float32),
-            final_t=np.zeros((capacity, 1), np.float32),
-            s_t=np.zeros((capacity, 1, 4), np.float32),
-        )
-        self._capacity, self._stored = capacity, 0
-        self._rng = np.random.default_rng(0)
-
-    def add(self, row: jax_dqn.Batch) -> None:
-        place = self._stored % self._capacity
-        for column, part in zip(self.rows, row, strict=True):
-            column[place] = part
-        self._stored += 1
-
-    def sample(self, size: int) -> jax_dqn.Batch:
-        places = self._rng.integers(0, min(self._stored, self._capacity), size)
-        return jax_dqn.Batch(*(column[places, 0] for column in self.rows))
 
 
 def make(setup: dict[str, Any]) -> Work:
@@ -69,8 +42,9 @@ def make(setup: dict[str, Any]) -> Work:
     )
     envs.single_action_space.seed(0)
     q_values, update = jax.jit(jax_dqn.q_values), jax.jit(jax_dqn.update)
-    learner = jax_dqn.new_learner(jax.random.PRNGKey(0), setup["hidden"])
-    replay, rng = Replay(setup["capacity"]), random.Random(0)
+    sizes = (jax_dqn.INPUTS, *setup["hidden"], jax_dqn.ACTIONS)
+    learner = jax_dqn.new_learner(jax.random.PRNGKey(0), sizes)
+    replay, rng = jax_dqn.Replay(setup["capacity"]), random.Random(0)
     learn_start, learn_period = setup["learn_start"], setup["learn_period"]
     sync_period = setup["sync_period"] * learn_period  # in env steps
     slope = (setup["epsilon"] - 1) / learn_start

@@ -1,4 +1,4 @@
-"""Network, optimizer and update of the two workers written after CleanRL's and PureJaxRL's DQN.
+"""Network, update and replay of the programs written after CleanRL's and PureJaxRL's DQN.
 
 The two publish the same ones: an MLP with ReLU, the mean squared error of one-step Q-learning, the
 Adam of Optax, and a target network that moves towards the online one by `tau`.
@@ -7,7 +7,7 @@ Adam of Optax, and a target network that moves towards the online one by `tau`.
     https://github.com/luchris429/purejaxrl/blob/31756b1/purejaxrl/dqn.py
 
 Here lists of arrays take the place of Flax's and Optax's states, which are not installed; XLA gets
-the same number of arrays. Sizes, learning rate and discount are those of our comparison.
+the same number of arrays.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 # Nothing here may run on import: XLA's threads start with the first call, and must be pinned.
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 INPUTS, ACTIONS = 4, 2
 DISCOUNT, LEARNING_RATE, TAU = 0.99, 1e-3, 1.0
@@ -45,13 +46,43 @@ class Batch(NamedTuple):
     s_t: Any  # [B, 4]
 
 
-def new_learner(key: Any, hidden: Sequence[int]) -> Learner:
-    """Draws weights as Flax's Dense does; the target is a copy in arrays of its own."""
-    sizes = (INPUTS, *hidden, ACTIONS)
+class Replay:
+    """Transitions of one env, of which the oldest is overwritten; batches are drawn uniformly."""
+
+    def __init__(self, capacity: int, shape: tuple[int, ...] = (INPUTS,), seed: int = 0) -> None:
+        # One column for each part, with an axis for envs: as a vector env speaks.
+        self.rows = Batch(
+            s_tm1=np.zeros((capacity, 1, *shape), np.float32),
+            a_tm1=np.zeros((capacity, 1), np.int64),
+            r_t=np.zeros((capacity, 1), np.float32),
+            final_t=np.zeros((capacity, 1), np.float32),
+            s_t=np.zeros((capacity, 1, *shape), np.float32),
+        )
+        self._capacity, self._stored = capacity, 0
+        self._rng = np.random.default_rng(seed)
+
+    def add(self, row: Batch) -> None:
+        place = self._stored % self._capacity
+        for column, part in zip(self.rows, row, strict=True):
+            column[place] = part
+        self._stored += 1
+
+    def sample(self, size: int) -> Batch:
+        places = self._rng.integers(0, min(self._stored, self._capacity), size)
+        return Batch(*(column[places, 0] for column in self.rows))
+
+
+def new_learner(key: Any, sizes: Sequence[int]) -> Learner:
+    """Draws weights as Flax's Dense does; the target is a copy in arrays of its own.
+
+    Args:
+      sizes: of the inputs, of each hidden layer, and the number of actions.
+    """
     draw = jax.nn.initializers.lecun_normal()
     online: list[Any] = []
-    for i, shape in enumerate(itertools.pairwise(sizes)):
-        online += [draw(jax.random.fold_in(key, i), shape), jnp.zeros(shape[1:])]
+    for shape in itertools.pairwise(sizes):
+        key, own = jax.random.split(key)
+        online += [draw(own, shape), jnp.zeros(shape[1:])]
     m, v = ([jnp.zeros_like(w) for w in online] for _ in range(2))
     return Learner(online, [jnp.array(w) for w in online], m, v, jnp.array(0))
 
@@ -63,7 +94,9 @@ def q_values(weights: list[Any], x: Any) -> Any:
     return x @ w + b
 
 
-def update(learner: Learner, batch: Batch) -> tuple[Learner, Any]:
+def update(
+    learner: Learner, batch: Batch, learning_rate: float = LEARNING_RATE
+) -> tuple[Learner, Any]:
     """Makes one update; returns the loss too."""
     expected = q_values(learner.target, batch.s_t).max(axis=-1)  # [B]
     goal = batch.r_t + (1 - batch.final_t) * DISCOUNT * expected
@@ -77,9 +110,9 @@ def update(learner: Learner, batch: Batch) -> tuple[Learner, Any]:
     t = learner.updates + 1
     m = [_B1 * m + (1 - _B1) * g for m, g in zip(learner.m, gradients, strict=True)]
     v = [_B2 * v + (1 - _B2) * g**2 for v, g in zip(learner.v, gradients, strict=True)]
-    m_scale, v_scale = 1 / (1 - _B1**t), 1 / (1 - _B2**t)
+    m_scale, v_scale = 1 - _B1**t, 1 - _B2**t
     online = [
-        w - LEARNING_RATE * (m_scale * m) / (jnp.sqrt(v_scale * v) + _EPSILON)
+        w - learning_rate * (m / m_scale) / (jnp.sqrt(v / v_scale) + _EPSILON)
         for w, m, v in zip(learner.online, m, v, strict=True)
     ]
     return Learner(online, learner.target, m, v, t), loss

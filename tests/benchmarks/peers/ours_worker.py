@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gym_make import use_checker
-from protocol import Channel, Work, serve
+from protocol import Channel, Work, serve, use_checker
 
 PACKAGES = ("tensorflow", "gymnasium", "numpy")
 _EPISODE = 100  # env steps, where there is no env

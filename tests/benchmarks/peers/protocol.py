@@ -87,6 +87,22 @@ def serve(make: Callable[[dict[str, Any]], Work]) -> None:
         channel.done(*work.run(count))
 
 
+def use_checker(checker: bool) -> None:
+    """Has `gymnasium.make` put Gymnasium's checker around every env, or around none.
+
+    It does unless it is told otherwise, and most peers do not tell it. In earlier versions the
+    checker looked at every step; in 1.4.0 it looks at the first one alone.
+    """
+    import gymnasium
+
+    make = gymnasium.make
+
+    def alike(*args: Any, **kwargs: Any) -> Any:
+        return make(*args, **{**kwargs, "disable_env_checker": not checker})
+
+    gymnasium.make = alike
+
+
 def memory() -> dict[str, int]:
     """Memory of this process in bytes, as Linux counts it.
 

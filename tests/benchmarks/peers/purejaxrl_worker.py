@@ -182,7 +182,8 @@ def begin(setup: dict[str, Any]) -> Carry:
         reward=jnp.zeros((T, N)),
         done=jnp.zeros((T, N)),
     )
-    learner = jax_dqn.new_learner(key_learner, setup["hidden"])
+    sizes = (jax_dqn.INPUTS, *setup["hidden"], jax_dqn.ACTIONS)
+    learner = jax_dqn.new_learner(key_learner, sizes)
     return Carry(learner, rows, poles, observed(poles), jnp.array(0), key)
 
 

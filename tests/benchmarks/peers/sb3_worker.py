@@ -14,8 +14,7 @@ import importlib
 from typing import Any
 
 import numpy as np
-from gym_make import use_checker
-from protocol import Work, serve
+from protocol import Work, serve, use_checker
 
 PACKAGES = ("stable_baselines3", "torch", "gymnasium", "numpy")
 # Observations as stored, and how many of them.
@@ -45,15 +44,8 @@ def training(setup: dict[str, Any]) -> Work:
         device="cpu",
         seed=0,
     )
-
-    def run(count: int) -> tuple[int, int]:
-        env_steps, updates = model.num_timesteps, model._n_updates
-        model.learn(count, reset_num_timesteps=False)
-        return model.num_timesteps - env_steps, model._n_updates - updates
-
-    run(setup["warm_up"])
-    packages = PACKAGES if library == "stable_baselines3" else ("sbx-rl", "jax", *PACKAGES)
-    return Work(run, setup["learn_period"], packages)
+    more = () if library == "stable_baselines3" else ("sbx-rl", "jax")
+    return work_of(model, setup, (*more, *PACKAGES))
 
 
 def atari(setup: dict[str, Any]) -> Work:
@@ -84,6 +76,11 @@ def atari(setup: dict[str, Any]) -> Work:
         seed=0,
     )
     fill(model.replay_buffer, int(env.action_space.n))
+    return work_of(model, setup, (*PACKAGES, "ale-py"))
+
+
+def work_of(model: Any, setup: dict[str, Any], packages: tuple[str, ...]) -> Work:
+    """The work of `model.learn`."""
 
     def run(count: int) -> tuple[int, int]:
         env_steps, updates = model.num_timesteps, model._n_updates
@@ -91,7 +88,7 @@ def atari(setup: dict[str, Any]) -> Work:
         return model.num_timesteps - env_steps, model._n_updates - updates
 
     run(setup["warm_up"])
-    return Work(run, setup["learn_period"], (*PACKAGES, "ale-py"))
+    return Work(run, setup["learn_period"], packages)
 
 
 def learning(setup: dict[str, Any]) -> Work:

@@ -31,28 +31,14 @@ SingleEnv.step = first_step
 main(["train", "cartpole"])
 """
 
+_SB3 = 'DQN("MlpPolicy", gymnasium.make("CartPole-v1")).learn(10_000)'
 # What each peer runs; a worker's script trains as that worker does.
 _OF_PEERS = {
-    "stable_baselines3": """
-from stable_baselines3 import DQN
-DQN("MlpPolicy", gymnasium.make("CartPole-v1")).learn(10_000)
-""",
-    "sbx": """
-from sbx import DQN
-DQN("MlpPolicy", gymnasium.make("CartPole-v1")).learn(10_000)
-""",
-    "tianshou": """
-import tianshou_worker
-tianshou_worker.training(task)
-""",
-    "cleanrl_jax": """
-import cleanrl_jax_worker
-cleanrl_jax_worker.make(task)
-""",
-    "jax_per_step_dqn": """
-import yardstick_worker
-yardstick_worker.make(task).run(10_000)
-""",
+    "stable_baselines3": f"from stable_baselines3 import DQN; {_SB3}",
+    "sbx": f"from sbx import DQN; {_SB3}",
+    "tianshou": "import tianshou_worker; tianshou_worker.training(task)",
+    "cleanrl_jax": "import cleanrl_jax_worker; cleanrl_jax_worker.make(task)",
+    "jax_per_step_dqn": "import yardstick_worker; yardstick_worker.make(task).run(10_000)",
 }
 
 _PEER_FIRST_STEP = """

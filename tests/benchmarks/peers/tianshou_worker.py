@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gym_make import use_checker
-from protocol import Work, serve
+from protocol import Work, serve, use_checker
 
 PACKAGES = ("tianshou", "torch", "gymnasium", "numpy")
 _EPISODE = 100  # rows, where there is no env

@@ -1,6 +1,6 @@
 """What all processes of the wall clock share: the clock, the evaluations, the file they write.
 
-    python until_sb3.py '{"asked": {"env_id": "CartPole-v1", ...}, "about": {...}, ...}' ROW.json
+    python until_sb3.py '{"env_id": "CartPole-v1", "seed": 2000, ...}' ROW.json
 
 A process trains until a greedy evaluation reaches the mark or the env steps are used up, writes one
 file and ends. The clock began when the system started the process. One that is interrupted or
@@ -11,7 +11,6 @@ Peers' interpreters read this file too: it imports nothing of this project.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -32,24 +31,18 @@ class Watch:
     """One run's evaluations, by the clock of its process.
 
     Args:
-      task: "asked" has env_id, seed, mark, period, episodes, env_steps and settings; "about" goes
-        into the file as it is; "room" is a directory for whatever else is written.
+      asked: env_id, seed, mark, period, episodes, env_steps and settings.
       path: of the file.
 
     Attributes:
-      asked, room: see `task`.
       due: env step of the next evaluation.
       over: True once the mark is reached, or all env steps are made.
     """
 
-    def __init__(self, task: dict[str, Any], path: Path) -> None:
-        self.asked: dict[str, Any] = task["asked"]
-        self.room = Path(task["room"])
-        self.due, self.over = self.asked["period"], False
-        self._about, self._path = task["about"], path
-        self._row: dict[str, Any] = {}
-        self._evaluations: list[tuple[int, float, float]] = []
-        self._evaluating = 0.0
+    def __init__(self, asked: dict[str, Any], path: Path) -> None:
+        self.asked, self.path = asked, path
+        self.due, self.over = asked["period"], False
+        self._row: dict[str, Any] = {"asked": asked, "evaluating": 0.0, "evaluations": []}
 
     def evaluate(
         self, act: Callable[[np.ndarray], np.ndarray], env_step: int, updates: int
@@ -70,19 +63,18 @@ class Watch:
     def note(self, mean: float, env_step: int, updates: int, seconds: float) -> None:
         """Takes in an evaluation that has just ended, and took `seconds`."""
         now, asked = age(), self.asked
-        self._evaluating += seconds
-        self._evaluations.append((env_step, mean, round(now, 2)))
         self.due = env_step + asked["period"]
         reached = mean >= asked["mark"]
         self.over = reached or env_step >= asked["env_steps"]
-        self._row = {
+        self._row |= {
             "reached": reached,
             "began": round(time.time() - now, 2),
             "seconds": round(now, 2),
-            "evaluating": round(self._evaluating, 6),
+            "evaluating": round(self._row["evaluating"] + seconds, 6),
             "env_steps": env_step,
             "updates": updates,
         }
+        self._row["evaluations"].append((env_step, mean, round(now, 2)))
         print(
             f"env step {env_step:,} of {asked['env_steps']:,}: greedy return {mean:,.1f} after "
             f"{now:.1f} s",
@@ -90,18 +82,14 @@ class Watch:
         )
 
     def write(self, settings: dict[str, Any], source: str, packages: Sequence[str]) -> None:
-        """Writes the file completely or not at all, with the seal of targetnet.rl_core.seal."""
+        """Writes the file completely or not at all."""
         assert self.over
         versions = {"python": platform.python_version()}
         versions |= {name: version(name) for name in packages}
-        row = {"asked": self.asked} | self._about | self._row
-        row |= {"evaluations": self._evaluations, "settings": settings, "source": source}
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        row |= {"versions": versions}
-        seal = hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
-        temporary.write_text(json.dumps(row | {"seal": seal}) + "\n")
-        temporary.replace(self._path)
+        row = self._row | {"settings": settings, "source": source, "versions": versions}
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(row))
+        temporary.replace(self.path)
 
 
 def from_command_line() -> Watch:

@@ -60,7 +60,7 @@ def main(watch: Watch) -> None:
 
         from targetnet.agents.run.train import train
     watcher, startup = Watcher(watch), Startup(time.perf_counter(), importing)
-    with tempfile.TemporaryDirectory(dir=watch.room) as directory:
+    with tempfile.TemporaryDirectory(dir=watch.path.parent) as directory:
         try:
             train(
                 config,

@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gym_make import use_checker
-from protocol import Work, serve
+from protocol import Work, serve, use_checker
 
 YARDSTICKS = Path(__file__).parents[1] / "yardsticks"
 PACKAGES = ("jax", "gymnasium", "numpy")
