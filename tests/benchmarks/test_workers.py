@@ -27,6 +27,7 @@ import pytest
 
 from targetnet.agents.config.files import load_config
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.envs.env_recipe import EnvRecipe
 from targetnet.envs.registry import make_single
 from tests.benchmarks import numpy_jax
@@ -265,6 +266,16 @@ def test_the_products_in_c_are_those_of_an_update(load, tmp_path):
     assert sorted(c.shape for _, _, c in made) == sorted(
         [(64, 64), (64, 64), (64, 2)] * 2 + [(4, 64), (64, 64), (64, 2)] + [(64, 64), (64, 64)]
     )
+
+
+def test_a_replay_that_is_said_to_be_full_is_full(load):
+    """In pieces of 1,000 rows, of which once only the last was stored."""
+    config = DqnConfig(hidden=(3,), replay_capacity=2_500, past_states=0, xla=False)
+    agent = DqnAgent(config, (4,), np.float32, 2)
+    load("ours_worker").fill(agent, 2)
+    assert agent.state.contents.written() == 2_500
+    assert agent.rows() == 2_500 - 1 - 24  # not the newest, and none that only led to a reset
+    agent.close()
 
 
 def test_ours_learns_as_the_twin_does(load):

@@ -93,9 +93,9 @@ def fill(agent: Any, num_actions: int) -> None:
             "autoreset": age == 0,
         }
         most = agent.replay.rows.most_at_once
-    for first in range(0, len(columns["action"]), most):
-        piece = {name: of[first : first + most, None] for name, of in columns.items()}
-        agent.store(piece)  # [P, 1, ...]
+        for first in range(0, len(rows), most):
+            piece = {name: of[first : first + most, None] for name, of in columns.items()}
+            agent.store(piece)  # [P, 1, ...]
 
 
 def part(setup: dict[str, Any]) -> Work:
