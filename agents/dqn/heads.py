@@ -12,7 +12,8 @@ another kind of target, of `BY_LOSS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow.compat.v1 as tf
@@ -66,6 +67,18 @@ class LossInputs(NamedTuple):
 Weight: TypeAlias = tf.Tensor | float
 
 
+class OwnLoss(NamedTuple):
+    """The loss of one block, which the TD loss does not train.
+
+    Attributes:
+      loss: [B].
+      learning_rate: name of the live value that is the block's step size.
+    """
+
+    loss: Callable[[LossInputs], tf.Tensor]
+    learning_rate: str
+
+
 class HeadKind(NamedTuple):
     """One head.
 
@@ -78,10 +91,12 @@ class HeadKind(NamedTuple):
         distance of distributions.
       average: the mean of several targets' values of the same observations and fractions.
       blend: the values that bootstrap, of the target's, the online network's, and two weights; see
-        `targetnet.rl_core.losses.blend`.
+        `targetnet.rl_core.losses.blend`; None where it is not defined.
       loss_to: the TD loss toward scalar targets [B]; None for distributional heads.
       size_key: key of the config that says how many numbers it has for each action; "" for one.
       blocks: scopes that it has beside those of the streams.
+      own_losses: block -> the loss that trains it alone; no gradient of it reaches other blocks.
+        The head leaves what it needs in `Values.own`.
     """
 
     build: Callable[[DqnConfig, Streams], Head]
@@ -89,10 +104,11 @@ class HeadKind(NamedTuple):
     munchausen_loss: Callable[[LossInputs, Values], TdLoss] | None
     priority: Callable[[TdLoss], tf.Tensor]
     average: Callable[[list[Values]], Values]
-    blend: Callable[[Values, Values, Weight, Weight], Values]
+    blend: Callable[[Values, Values, Weight, Weight], Values] | None
     loss_to: Callable[[LossInputs, tf.Tensor], TdLoss] | None = None
     size_key: str = ""
     blocks: frozenset[str] = frozenset()
+    own_losses: Mapping[str, OwnLoss] = MappingProxyType({})
 
 
 def _soft(terms: LossInputs) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.live_values import arm_name
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.heads import head_of
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.network import is_learned
 from targetnet.agents.dqn.network_scopes import Networks
@@ -36,7 +37,13 @@ from targetnet.rl_core.graph.xla import when
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.optimizers.adam import Adam, Pull
 from targetnet.rl_core.optimizers.calls import FusedCalls, PhaseCalls, UpdateBatcher, fused_updates
-from targetnet.rl_core.optimizers.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
+from targetnet.rl_core.optimizers.freeze import (
+    ApplyOps,
+    Arm,
+    BlockLosses,
+    Exempt,
+    FreezeSchedule,
+)
 from targetnet.rl_core.optimizers.packed_adam import AdamResult, LoopAdam, LoopMoments
 from targetnet.rl_core.random import Keys
 from targetnet.rl_core.replay import ReplayMemory
@@ -128,11 +135,11 @@ class Learner(MemberPart):
         self.clock = target_clock(config, live, networks)
         self.update = Update(config, keys, live, networks, memory, self.clock)
 
-        def apply(loss: tf.Tensor) -> AdamResult:
-            self.ops = self._apply_ops(loss, networks)
+        def apply(loss: tf.Tensor, own: BlockLosses) -> AdamResult:
+            self.ops = _apply_ops(config, live, networks, loss, own)
             return AdamResult(self.ops.numerics, None, None, self.ops.done)
 
-        # In the midst of building, `apply` makes the ops from the loss.
+        # In the midst of building, `apply` makes the ops from the losses.
         single = self.update.single(apply, lambda synced, _: (None, [when(synced, self._reset)]))
         self.learned = single.learned
         self.blocks = self.ops.names
@@ -255,7 +262,9 @@ class Learner(MemberPart):
 
     def diverged(self, numerics: np.ndarray, fed: Sequence[np.ndarray]) -> Diverged:
         """Returns the error about an update with these numerics, that was fed these live values."""
-        rate = self._live.among(fed)["learning_rate"]
+        live = self._live.among(fed)
+        own = (of.learning_rate for of in head_of(self._config).own_losses.values())
+        rate = max(live[name] for name in ("learning_rate", *own))
         return diverged(numerics.tolist(), self.updates, rate, self._config)
 
     def _phases(
@@ -268,17 +277,6 @@ class Learner(MemberPart):
 
     # Building.
 
-    def _apply_ops(self, loss: tf.Tensor, networks: Networks) -> ApplyOps:
-        rate, config = self._live["learning_rate"], self._config
-        pull = proximal_pull(config, self._live, networks)
-        return ApplyOps(
-            loss,
-            _learned_blocks(config, networks.online),
-            lambda: Adam(rate, epsilon=config.adam_epsilon, pull=pull),
-            max_grad_norm=self._live["max_grad_norm"],
-            learning_rate=rate,
-        )
-
     def _reset(self) -> tf.Operation:
         """Does to the optimizers what `on_sync` says."""
         ops, all_of_it = self.ops, "reset_moments" in self._config.on_sync
@@ -289,6 +287,27 @@ class Learner(MemberPart):
             for name in ops.names
         ]
         return tf.group(*done)
+
+
+def _apply_ops(
+    config: DqnConfig, live: LiveFeeds, networks: Networks, loss: tf.Tensor, own: BlockLosses
+) -> ApplyOps:
+    rate, pull = live["learning_rate"], proximal_pull(config, live, networks)
+
+    def optimizer(own_rate: tf.Tensor | None = None) -> Adam:
+        # The pull is a part of the loss that all other blocks share.
+        if own_rate is not None:
+            return Adam(own_rate, epsilon=config.adam_epsilon)
+        return Adam(rate, epsilon=config.adam_epsilon, pull=pull)
+
+    return ApplyOps(
+        loss,
+        _learned_blocks(config, networks.online),
+        optimizer,
+        own=own,
+        max_grad_norm=live["max_grad_norm"],
+        learning_rate=rate,
+    )
 
 
 def proximal_pull(config: DqnConfig, live: LiveFeeds, networks: Networks) -> Pull | None:

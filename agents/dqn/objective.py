@@ -23,6 +23,7 @@ from targetnet.rl_core.losses import (
     legal_only,
 )
 from targetnet.rl_core.networks import Conditions, Values
+from targetnet.rl_core.optimizers.freeze import NO_BLOCK_LOSSES, BlockLoss, BlockLosses
 from targetnet.rl_core.random import Draws, Keys
 from targetnet.rl_core.replay import Transitions, ValidRows
 
@@ -142,6 +143,8 @@ def require_branching(config: DqnConfig, branches: Sequence[int]) -> None:
             )
 
 
+# Live values that blend the target's values with the online network's.
+_BLENDS = ("online_weight", "min_weight")
 # What for -> conditions under which a network is called, with random numbers of their own.
 InConditions = Callable[[str], Conditions]
 # The mean of the values of several target networks.
@@ -154,6 +157,7 @@ class Regression(NamedTuple):
     td: TdLoss
     priority: Any  # [B] for a prioritized replay
     q_tm1: Any  # [B, A] of the online network; of sequences of L steps, [B L, A]
+    own: BlockLosses = NO_BLOCK_LOSSES  # [B] each: losses that train one block alone
 
 
 class Objective:
@@ -184,6 +188,16 @@ class Objective:
         self._demonstrations = demonstrations
         if config.munchausen and self._head.munchausen_loss is None:
             raise ConfigError(f"head = {config.head!r} has no loss of munchausen; leave one out")
+        if self._head.blend is None and any(map(config.is_built_with, _BLENDS)):
+            raise ConfigError(
+                f"head = {config.head!r} has no blend of two networks' values; leave "
+                f"{' and '.join(_BLENDS)} out"
+            )
+        if config.chain > 1 and self._head.own_losses:
+            raise ConfigError(
+                f"head = {config.head!r} trains a block by a loss of its own, and the blocks of a "
+                f"chain are whole networks; leave chain out, got {config.chain}"
+            )
 
     def __call__(self, batch: Transitions, counter: tf.Tensor) -> Regression:
         """Returns the regression of `batch`; `counter`, of updates, picks random numbers.
@@ -231,15 +245,19 @@ class Objective:
             td = td._replace(loss=td.loss + penalty)
         if self._config.is_built_with("margin_weight"):
             td = td._replace(loss=td.loss + self._margin(values.batch, online_tm1))
-        return Regression(td, priority, online_tm1.q)
+        own = {
+            block: BlockLoss(of.loss(terms), self._live[of.learning_rate])
+            for block, of in self._head.own_losses.items()
+        }
+        return Regression(td, priority, online_tm1.q, own)
 
     def _bootstrap_values(self, values: BatchValues, i: int) -> Values:
         """The target's values of s_t, or a blend with the online network's."""
         target_t = values.target_t[i]
-        names = "online_weight", "min_weight"
-        if not any(map(self._config.is_built_with, names)):
+        if not any(map(self._config.is_built_with, _BLENDS)):
             return target_t
-        weights = (self._live[of] if self._config.is_built_with(of) else 0.0 for of in names)
+        weights = (self._live[of] if self._config.is_built_with(of) else 0.0 for of in _BLENDS)
+        assert self._head.blend is not None  # see `__init__`
         return self._head.blend(target_t, values.online_t[i], *weights)
 
     def _penalty(self, values: BatchValues, i: int) -> tf.Tensor:

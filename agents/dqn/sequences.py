@@ -56,7 +56,8 @@ class SequenceObjective:
         td_error = tf.where_v2(good, of.td.td_error, 0.0)
         value = of.td.target - of.td.td_error
         td = of.td._replace(loss=batch.mean(of.td.loss), target=value + td_error, td_error=td_error)
-        return Regression(td, self._priority(batch, of.priority), of.q_tm1)
+        own = {name: loss._replace(loss=batch.mean(loss.loss)) for name, loss in of.own.items()}
+        return Regression(td, self._priority(batch, of.priority), of.q_tm1, own)
 
     def _priority(self, batch: Sequences, of_steps: tf.Tensor) -> tf.Tensor:
         if "priority_eta" not in self._live:

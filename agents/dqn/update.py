@@ -20,14 +20,14 @@ from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import where
 from targetnet.rl_core.graph.scopes import MemberPart, variables_in
 from targetnet.rl_core.graph.sync import copy_vars
-from targetnet.rl_core.optimizers.freeze import ApplyOps
+from targetnet.rl_core.optimizers.freeze import ApplyOps, BlockLosses
 from targetnet.rl_core.optimizers.packed_adam import AdamResult, LoopAdam, Moments
 from targetnet.rl_core.random import Keys, Stream
 from targetnet.rl_core.replay import ReplayMemory
 
 
 class Gradients(MemberPart):
-    """Reads the gradient of the loss by each weight, before clipping, and changes nothing.
+    """Reads the gradient of its loss by each weight, before clipping, and changes nothing.
 
     Make it while the graph is being built. Frozen blocks have gradients here too.
 
@@ -88,8 +88,8 @@ class Gradients(MemberPart):
         return self._engine.callable(self._gradients, self._live.tensors)
 
 
-# Applies the gradients of a loss [].
-Apply = Callable[[tf.Tensor], AdamResult]
+# Applies the gradients of a loss [], and of the losses that train one block alone.
+Apply = Callable[[tf.Tensor, BlockLosses], AdamResult]
 # on_sync(synced, moments) -> (moments, ops): what else happens at a sync. `moments` are Adam's,
 # where a loop carries them.
 OnSync = Callable[[tf.Tensor, Any], tuple[Any, list[Any]]]
@@ -199,7 +199,10 @@ class Update:
         def on_sync(synced: tf.Tensor, moments: Moments) -> tuple[Moments, list[Any]]:
             return adam.reset(moments, synced, moments_too="reset_moments" in self._config.on_sync)
 
-        built, _ = self._build(lambda loss: adam.apply(loss, moments, trained, **rates), on_sync)
+        def apply(loss: tf.Tensor, own: BlockLosses) -> AdamResult:
+            return adam.apply(loss, moments, trained, own=own, **rates)
+
+        built, _ = self._build(apply, on_sync)
         return built
 
     def _build(
@@ -216,9 +219,13 @@ class Update:
         counter = self.count.read_value()
         stream = Stream(self._keys, "sample")
         batch = self._memory.sample(self._config.batch_size, stream, counter)
-        td, priority, q_tm1 = self._objective(batch, counter)
-        weighted = td.loss if batch.weight is None else batch.weight * td.loss  # [B]
-        numerics, made, moments, applied = apply(tf.reduce_mean(weighted))
+        td, priority, q_tm1, own = self._objective(batch, counter)
+        weighted = _weighted(batch, td.loss)  # [B]
+        own = {
+            name: of._replace(loss=tf.reduce_mean(_weighted(batch, of.loss)))
+            for name, of in own.items()
+        }
+        numerics, made, moments, applied = apply(tf.reduce_mean(weighted), own)
         learned = UpdateOutputs(weighted, td.target, td.td_error, q_tm1, numerics)
         # Of sequences both are made here: what is made under the dependencies below runs after the
         # update.
@@ -253,3 +260,8 @@ class Update:
             return priority
         shown = tf.cast(self._demonstrations.among(row), tf.float32)
         return tf.abs(priority) + self._live["demonstration_bonus"] * shown
+
+
+def _weighted(batch: Any, loss: tf.Tensor) -> tf.Tensor:
+    """[B] times the weights of a prioritized batch."""
+    return loss if batch.weight is None else batch.weight * loss

@@ -23,6 +23,7 @@ class Values(NamedTuple):
     logits: tf.Tensor | None = None  # [B, A, N] of the atoms' probabilities
     z: tf.Tensor | None = None  # [B, A, N] quantiles
     taus: tf.Tensor | None = None  # [N] or [B, N] which quantiles
+    own: Any = None  # what the losses of single blocks need, in an update
 
 
 # What a network remembers from one observation to the next: a nest of tensors [B, ...], which

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -35,6 +36,15 @@ from targetnet.rl_core.graph.xla import sum_of_squares
 Blocks = Mapping[str, Sequence[tf.Variable]]
 
 
+class BlockLoss(NamedTuple):
+    """A loss that trains one block alone, and the block's own step size."""
+
+    loss: Any  # []; while transitions are not averaged yet, [B]
+    learning_rate: Any  # []
+
+
+BlockLosses = Mapping[str, BlockLoss]  # by the names of their blocks
+NO_BLOCK_LOSSES: BlockLosses = MappingProxyType({})
 Exempt = frozenset[str]
 NONE_EXEMPT: Exempt = frozenset()
 
@@ -45,7 +55,7 @@ class AllExempt(RlCoreError, ValueError):
 
 class _Block(NamedTuple):
     variables: Sequence[tf.Variable]
-    gradients: Sequence[tf.Tensor]  # of the loss by each variable, before clipping
+    gradients: Sequence[tf.Tensor]  # of its loss by each variable, before clipping
     optimizer: tf.train.Optimizer
     state: Sequence[tf.Variable]  # slots and step counters
     square_norm: tf.Tensor  # [] squared norm of the block's gradient, before clipping
@@ -53,10 +63,13 @@ class _Block(NamedTuple):
 
 
 class ApplyOps(MemberPart):
-    """Gradients of one loss, and per block one apply op and one optimizer.
+    """Gradients of a loss, and per block one apply op and one optimizer.
 
     Each block has its own optimizer because the variables of one Adam share its step counters: a
     block left alone for long would take a first step about three times too large.
+
+    A block may have a loss of its own. That loss trains this block alone, and `loss` does not
+    train it.
 
     A call whose loss or gradient norm is not finite raises InvalidArgumentError and changes no
     variable.
@@ -64,17 +77,19 @@ class ApplyOps(MemberPart):
     Args:
       loss: scalar tensor.
       blocks: name -> variables, as returned by `blocks_of`.
-      make_optimizer: called once per block.
+      make_optimizer: called once per block; with the learning rate of a block that has its own.
+      own: the losses of single blocks.
       max_grad_norm: largest global norm of the gradients of the *trained* blocks; larger
         gradients are scaled down together (Pascanu et al. 2013,
         https://arxiv.org/abs/1211.5063). A number, a scalar tensor, or None for no clipping.
+        The gradients of each loss have a norm of their own.
       learning_rate: the optimizers' learning rate, scalar tensor. If given, the check also
         guarantees finite weights: see `targetnet.rl_core.graph.finite`.
 
     Attributes:
       done: int32 scalar, always 0, computed after every trained block was applied. Put an op that
         must follow the update behind it (`tf.control_dependencies([ops.done])`).
-      grad_norm: scalar, global norm over the trained blocks, before clipping.
+      grad_norm: scalar, global norm over the trained blocks, before clipping, of all losses.
       numerics: the values that must be finite, as returned by `numerics_of`.
 
     Raises:
@@ -88,23 +103,24 @@ class ApplyOps(MemberPart):
         self,
         loss: tf.Tensor,
         blocks: Blocks,
-        make_optimizer: Callable[[], tf.train.Optimizer],
+        make_optimizer: Callable[..., tf.train.Optimizer],
         *,
+        own: BlockLosses = NO_BLOCK_LOSSES,
         max_grad_norm: float | tf.Tensor | None = None,
         learning_rate: tf.Tensor | None = None,
     ) -> None:
-        gradients = block_gradients(loss, blocks)
+        gradients = block_gradients(loss, blocks, own)
         with tf.name_scope("gradient_norm"):
             squares = {name: sum_of_squares(grads) for name, grads in gradients.items()}
             self.grad_norm = tf.sqrt(tf.add_n(list(squares.values())))
-            scale = clip_scale(self.grad_norm, max_grad_norm)
-            self.numerics = numerics_of(loss, self.grad_norm, learning_rate)
+            scales = clip_scales(self.grad_norm, squares, own, max_grad_norm)
+            self.numerics = numerics_of_all(loss, own, self.grad_norm, learning_rate)
             good = checked(self.numerics)
         self._blocks: dict[str, _Block] = {}
         for name, variables in blocks.items():
-            optimizer = make_optimizer()
+            optimizer = make_optimizer(own[name].learning_rate) if name in own else make_optimizer()
             with tf.name_scope(f"apply_{name}"), tf.control_dependencies([good]):
-                pairs = list(zip(scaled(gradients[name], scale), variables, strict=True))
+                pairs = list(zip(scaled(gradients[name], scales[name]), variables, strict=True))
                 apply_op = optimizer.apply_gradients(pairs)
                 with tf.control_dependencies([apply_op]):
                     done = tf.constant(0, name="done")
@@ -125,7 +141,7 @@ class ApplyOps(MemberPart):
         return self._blocks[block].variables
 
     def gradients(self) -> dict[str, tf.Tensor]:
-        """Returns variable's name -> gradient of the loss by it, before clipping.
+        """Returns variable's name -> gradient of its block's loss by it, before clipping.
 
         Fetch them without `done`: then nothing is applied.
         """
@@ -238,17 +254,65 @@ def _key(tensors: Any) -> Any:
     return tensors if tensors is None else tensors.name
 
 
-def block_gradients(loss: tf.Tensor, blocks: Blocks) -> dict[str, list[tf.Tensor]]:
-    """Returns the gradients of `loss` by all variables, grouped by block."""
+def block_gradients(
+    loss: tf.Tensor, blocks: Blocks, own: BlockLosses = NO_BLOCK_LOSSES
+) -> dict[str, list[tf.Tensor]]:
+    """Returns the gradients of each block's loss by its variables, grouped by block.
+
+    Args:
+      loss: of all blocks but those in `own`.
+    """
     if not blocks or not all(blocks.values()):
         raise ScopeMismatch(f"every block needs variables, got {dict(blocks)}")
-    variables = [v for group in blocks.values() for v in group]
-    of_all = tf.gradients(loss, [*map(read_as, variables)])
-    gradients = dict(zip([v.name for v in variables], of_all, strict=True))
+    gradients: dict[str, tf.Tensor | None] = {}
+    for names in _by_loss(blocks, own):
+        variables = [v for name in names for v in blocks[name]]
+        of_names = own[names[0]].loss if names[0] in own else loss
+        found = tf.gradients(of_names, [*map(read_as, variables)])
+        gradients |= zip([v.name for v in variables], found, strict=True)
     missing = [name for name, gradient in gradients.items() if gradient is None]
     if missing:
         raise ScopeMismatch(f"the loss does not depend on {', '.join(missing)}")
     return {name: [gradients[v.name] for v in group] for name, group in blocks.items()}
+
+
+def _by_loss(names: Iterable[str], own: BlockLosses) -> list[list[str]]:
+    """Returns the names of the blocks that each loss trains."""
+    names = list(names)
+    shared = [name for name in names if name not in own]
+    return [shared] * bool(shared) + [[name] for name in names if name in own]
+
+
+def numerics_of_all(
+    loss: tf.Tensor, own: BlockLosses, grad_norm: tf.Tensor, learning_rate: tf.Tensor | None
+) -> tf.Tensor:
+    """Returns the numerics of the sum of all losses, and of the largest learning rate."""
+    if own:
+        loss = tf.add_n([loss, *(of.loss for of in own.values())])
+        if learning_rate is not None:
+            rates = [learning_rate, *(of.learning_rate for of in own.values())]
+            learning_rate = tf.reduce_max(tf.stack(rates))
+    return numerics_of(loss, grad_norm, learning_rate)
+
+
+def clip_scales(
+    norm: tf.Tensor,
+    squares: Mapping[str, tf.Tensor | None],
+    own: BlockLosses,
+    max_grad_norm: float | tf.Tensor | None,
+) -> dict[str, tf.Tensor | None]:
+    """Returns by block the factor of `clip_scale`, where the gradients of each loss have a norm.
+
+    Args:
+      norm: of all gradients together.
+      squares: block -> squared norm of its gradients; not read where there is one loss.
+    """
+    scales: dict[str, tf.Tensor | None] = {}
+    for names in _by_loss(squares, own):
+        if len(names) < len(squares):
+            norm = tf.sqrt(tf.add_n([squares[name] for name in names]))
+        scales |= dict.fromkeys(names, clip_scale(norm, max_grad_norm))
+    return scales
 
 
 def clip_scale(norm: tf.Tensor, max_grad_norm: float | tf.Tensor | None) -> tf.Tensor | None:

@@ -10,11 +10,19 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.graph.finite import all_finite, numerics_of, where
+from targetnet.rl_core.graph.finite import all_finite, where
 from targetnet.rl_core.graph.scopes import MemberPart
 from targetnet.rl_core.graph.xla import flat, sum_of_squares
 from targetnet.rl_core.optimizers.adam import Adam
-from targetnet.rl_core.optimizers.freeze import ApplyOps, block_gradients, clip_scale, scaled
+from targetnet.rl_core.optimizers.freeze import (
+    NO_BLOCK_LOSSES,
+    ApplyOps,
+    BlockLosses,
+    block_gradients,
+    clip_scales,
+    numerics_of_all,
+    scaled,
+)
 
 
 class Moments(NamedTuple):
@@ -165,30 +173,44 @@ class LoopAdam:
         *,
         learning_rate: tf.Tensor,
         max_grad_norm: float | tf.Tensor | None,
+        own: BlockLosses = NO_BLOCK_LOSSES,
     ) -> AdamResult:
         """Builds one Adam update: Kingma & Ba (2015), the efficient form at the end of section 2.
 
         Args:
+          loss, own: as for `ApplyOps`.
           trained: block -> bool scalar, if the trained blocks are known only when the update runs.
             All gradients are then computed, and those of the other blocks are dropped. The
             gradient norm is over the trained blocks.
         """
         blocks = dict(zip(self._names, (b.variables for b in self._blocks), strict=True))
-        gradient = tf.concat([flat(g) for g in block_gradients(loss, blocks).values()], axis=0)
+        of_blocks = block_gradients(loss, blocks, own).values()
+        gradient = tf.concat([flat(g) for g in of_blocks], axis=0)
         gradients = tf.split(gradient, [m.shape.num_elements() for m in moments.m])
         chosen = None if trained is None else [trained[name] for name in self._names]
-        norm = tf.sqrt(_square_norm(gradient, gradients, chosen))
-        numerics = numerics_of(loss, norm, learning_rate)
+        squares: dict[str, tf.Tensor | None] = dict.fromkeys(self._names)
+        if chosen is not None or own:
+            squares = dict(zip(self._names, _square_norms(gradients, chosen), strict=True))
+            norm = tf.sqrt(tf.add_n(list(squares.values())))
+        else:
+            norm = tf.sqrt(sum_of_squares([gradient]))
+        numerics = numerics_of_all(loss, own, norm, learning_rate)
         made = all_finite(numerics)
         changed = [made] * len(blocks)
         if chosen is not None:
             changed = [tf.logical_and(made, block) for block in chosen]
         power1, power2 = tf.unstack(moments.powers)
+        scales = clip_scales(norm, squares, own, max_grad_norm)
+        each = zip(gradients, self._names, strict=True)
+        clipped = [g for of, name in each for g in scaled([of], scales[name])]
+        if own:
+            rates = (own[n].learning_rate if n in own else learning_rate for n in self._names)
+            learning_rate = tf.stack(list(rates))  # [blocks]
         after = [
             block.after(*now)
             for block, *now in zip(
                 self._blocks,
-                scaled(gradients, clip_scale(norm, max_grad_norm)),
+                clipped,
                 moments.m,
                 moments.v,
                 tf.unstack(learning_rate * tf.sqrt(1 - power2) / (1 - power1)),
@@ -252,13 +274,14 @@ class _PackedBlock:
         return [tf.reshape(p, v.shape) for p, v in zip(parts, self.variables, strict=True)]
 
 
-def _square_norm(
-    gradient: tf.Tensor, of_blocks: Sequence[tf.Tensor], trained: Sequence[tf.Tensor] | None
-) -> tf.Tensor:
+def _square_norms(
+    of_blocks: Sequence[tf.Tensor], trained: Sequence[tf.Tensor] | None
+) -> list[tf.Tensor]:
+    """Squared norms of the blocks' gradients, 0 of those that are not trained."""
     if trained is None:
-        return sum_of_squares([gradient])
+        return [sum_of_squares([g]) for g in of_blocks]
     squares = zip(trained, map(sum_of_squares, ([g] for g in of_blocks)), strict=True)
-    return tf.add_n([tf.where_v2(counts, square, 0.0) for counts, square in squares])
+    return [tf.where_v2(counts, square, 0.0) for counts, square in squares]
 
 
 def _assigned(variables: Sequence[tf.Variable], values: Sequence[tf.Tensor]) -> list[tf.Operation]:

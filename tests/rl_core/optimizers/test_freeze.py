@@ -8,6 +8,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core import AllExempt, ApplyOps, ScopeMismatch, UnknownName, blocks_of, dense
+from targetnet.rl_core.graph.finite import LARGEST_RATE
+from targetnet.rl_core.optimizers.freeze import BlockLoss
 
 BLOCKS = ("a", "b", "c")
 GRADIENTS = {"a": 3.0, "b": 4.0, "c": 12.0}  # norms: 5 of a and b, 13 of all
@@ -327,6 +329,54 @@ def test_gradients_are_scaled_down_together_to_the_fed_norm_over_the_trained_blo
     np.testing.assert_allclose(steps(("c",), 1e9), [3, 4, 0], rtol=1e-5)  # never scaled up
 
 
+class TwoLosses:
+    """loss = 3 a + 4 b + 100 c, and of c alone 12 c + 100 a: nobody may see a 100."""
+
+    def __init__(self, engine, **options):
+        self.engine = engine
+        with engine.building():
+            self.rate = tf.placeholder_with_default(np.float32(0.5), [], "rate")
+            with tf.variable_scope("model"):
+                a, b, c = (tf.get_variable(n, initializer=np.float32(10)) for n in BLOCKS)
+            own = {"c": BlockLoss(12 * c + 100 * a, self.rate)}
+            self.ops = ApplyOps(
+                3 * a + 4 * b + 100 * c, blocks_of("model"), lambda rate=1.0: sgd(rate), own=own,
+                **options,
+            )  # fmt: skip
+            self.variables = [a, b, c]
+        engine.start()
+
+    def steps(self, exempt=(), rate=0.5):
+        before = self.engine.run(self.variables)
+        norm = self.ops.callable(
+            self.engine, exempt, fetches=self.ops.grad_norm, feeds=[self.rate]
+        )(np.float32(rate))
+        after = self.engine.run(self.variables)
+        return [*np.subtract(before, after).tolist(), norm.item()]
+
+
+def test_a_loss_of_one_block_reaches_that_block_alone_by_a_rate_of_its_own(engine):
+    model = TwoLosses(engine)
+    assert model.steps() == [3, 4, 6, 13]  # 0.5 * 12; the norm is of 3, 4, 12
+    assert model.steps(rate=0.25) == [3, 4, 3, 13]
+    assert model.steps({"c"}) == [3, 4, 0, 5]
+    assert model.steps({"a", "b"}) == [0, 0, 6, 12]
+
+
+def test_gradients_of_each_loss_are_clipped_by_a_norm_of_their_own(engine):
+    model = TwoLosses(engine, max_grad_norm=2.5)
+    np.testing.assert_allclose(model.steps(), [1.5, 2, 1.25, 13])  # 5 -> 2.5;  12 -> 2.5
+    np.testing.assert_allclose(model.steps({"a", "c"}), [0, 2.5, 0, 4])
+
+
+def test_the_largest_of_all_rates_and_the_sum_of_all_losses_must_be_finite(engine):
+    model = TwoLosses(engine, learning_rate=np.float32(1))
+    numerics = model.ops.numerics_of_next(engine, (), [model.rate])
+    loss, norm, rate = numerics(np.float32(0.5))
+    assert (loss, norm) == (1070 + 1120, 13) and np.isfinite(rate)
+    assert not np.isfinite(numerics(np.float32(1.1 * LARGEST_RATE))[2])
+
+
 def test_a_gradient_of_zero_is_not_clipped_into_a_nan(engine):
     with engine.building():
         with tf.variable_scope("model"):
@@ -376,3 +426,10 @@ def test_blocks_that_cannot_be_trained_are_refused(engine, blocks, words):
         b = tf.get_variable("b", initializer=np.float32(1))
         with pytest.raises(ValueError, match=words):
             ApplyOps(tf.square(a), blocks(a, b), lambda: sgd(1.0))
+
+
+def test_a_loss_of_one_block_that_does_not_depend_on_it_is_refused(engine):
+    with engine.building():
+        a, b = (tf.get_variable(n, initializer=np.float32(1)) for n in "ab")
+        with pytest.raises(ScopeMismatch, match="the loss does not depend on b:0"):
+            ApplyOps(a * b, {"a": [a], "b": [b]}, sgd, own={"b": BlockLoss(a, tf.constant(1.0))})

@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core import ApplyOps, Engine, blocks_of, copy_vars, dense, fused_updates
 from targetnet.rl_core.optimizers.adam import Adam
+from targetnet.rl_core.optimizers.freeze import BlockLoss
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
 
 X = np.float32([[1, 0, 2], [0, 1, -1], [1, 1, 1], [2, -1, 0]])
@@ -16,9 +17,12 @@ TORSO, NONE = frozenset({"torso"}), frozenset()
 class Regression:
     """Two layers fitted to four points by Adam, singly and in fused loops."""
 
-    def __init__(self, loops, compiled, *, chosen=False):
-        """`loops`: the exempt sets there is a loop for; `chosen`: loops are fed what they train."""
-        self.engine = Engine()
+    def __init__(self, loops, compiled, *, chosen=False, own=False):
+        """`loops`: the exempt sets there is a loop for; `chosen`: loops are fed what they train.
+
+        `own`: the torso has a loss and a rate of its own.
+        """
+        self.engine, self.has_own = Engine(), own
         with self.engine.building():
             tf.set_random_seed(3)
             self.rate = tf.placeholder(tf.float32, [], "rate")
@@ -30,7 +34,8 @@ class Regression:
             self.ops = ApplyOps(
                 loss,
                 blocks_of(scope.name),
-                lambda: Adam(self.rate),
+                lambda rate=self.rate: Adam(rate),
+                own=self.own(error),
                 max_grad_norm=self.limit,
             )
             with tf.control_dependencies([self.ops.done]):
@@ -48,6 +53,10 @@ class Regression:
         error = y - Y
         return tf.reduce_mean(tf.square(error)), error
 
+    def own(self, error):
+        loss = tf.reduce_mean(tf.exp(error))
+        return {"torso": BlockLoss(loss, 0.3 * self.rate)} if self.has_own else {}
+
     def loop(self, exempt, compiled):
         adam = LoopAdam(self.moments, [name for name in self.ops.names if name not in exempt])
 
@@ -55,8 +64,9 @@ class Regression:
             with tf.variable_scope("model", reuse=True):
                 loss, error = self.build()
             numerics, made, moments, applied = adam.apply(
-                loss, moments, self.trained, learning_rate=self.rate, max_grad_norm=self.limit
-            )
+                loss, moments, self.trained, learning_rate=self.rate, max_grad_norm=self.limit,
+                own=self.own(error),
+            )  # fmt: skip
             with tf.control_dependencies([applied]):
                 counted = self.updates.assign_add(tf.cast(made, tf.int32), read_value=False)
             return (loss, numerics[1], error), moments, counted, made
@@ -204,6 +214,24 @@ def test_blocks_that_are_chosen_when_it_runs_are_trained_as_singly():
         assert_close(chosen.fused_as_chosen(updates, exempt), single.single(updates, exempt))
         assert_same_state(chosen, single)
     for model in (chosen, single):
+        model.engine.close()
+
+
+HEAD = frozenset({"head"})
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("compiled", RARELY_COMPILED[::-1], indirect=True)
+def test_a_block_with_a_loss_and_a_rate_of_its_own_moves_as_singly(compiled):
+    fused = Regression([NONE, TORSO, HEAD], compiled, own=True)
+    chosen, single = (Regression([NONE], compiled, chosen=True, own=True) for _ in range(2))
+    for updates, exempt in [(3, NONE), (4, TORSO), (2, HEAD), (2, NONE)]:
+        wanted = single.single(updates, exempt)
+        assert_close(fused.fused(updates, exempt), wanted)
+        assert_close(chosen.fused_as_chosen(updates, exempt), wanted)
+        assert_same_state(fused, single)
+        assert_same_state(chosen, single)
+    for model in (fused, chosen, single):
         model.engine.close()
 
 
