@@ -74,6 +74,15 @@ FAULTS = (
           "        parts.set_keys(self._keys.values(config.seed))\n        self.begin(parts)\n",
           "        self.begin(parts)\n",
           "tests/agents/dqn/test_reset.py::test_it_lives_the_life_of_one_that_is_built"),
+    Fault("the loss of quantiles moves the fractions", "rl_core/networks/heads.py",
+          "widths = tf.stop_gradient(shares)", "widths = shares",
+          "tests/rl_core/networks/test_networks.py::"
+          "test_the_fractions_of_an_fqf_head_receive_gradient_of_its_shares_alone"),
+    Fault("a block with a step size of its own has that of all others", "agents/dqn/learner.py",
+          "return Adam(own_rate, epsilon=config.adam_epsilon)",
+          "return Adam(rate, epsilon=config.adam_epsilon)",
+          "tests/agents/dqn/test_fqf.py::"
+          "test_the_first_step_of_the_fractions_is_as_long_as_their_live_step_size"),
     Fault("gradients flow into the burn-in", "rl_core/networks/recurrent.py",
           "state, begin = tf.stop_gradient(state), end", "begin = end",
           "tests/rl_core/networks/test_recurrent.py::"

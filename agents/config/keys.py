@@ -54,6 +54,7 @@ PAPERS = {
     "Imani & White 2018": "https://arxiv.org/abs/1806.04613",
     "Farebrother et al. 2024": "https://arxiv.org/abs/2403.03950",
     "Dabney et al. 2018b": "https://arxiv.org/abs/1806.06923",
+    "Yang et al. 2019": "https://arxiv.org/abs/1911.02140",
     "Schaul et al. 2016": "https://arxiv.org/abs/1511.05952",
     "Hessel et al. 2018": "https://arxiv.org/abs/1710.02298",
     "Kumar et al. 2020": "https://arxiv.org/abs/2006.04779",

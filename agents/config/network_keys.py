@@ -18,8 +18,8 @@ class NetworkKeys(Settings):
     """The network: a torso and a head.
 
     The blocks that can be frozen are `torso` and `head`; a dueling head has the blocks `value` and
-    `advantage` instead of `head`. A recurrent layer, the embedding of an implicit head and each
-    further network of a chain are blocks too.
+    `advantage` instead of `head`. A recurrent layer, the embedding of an implicit or FQF head, the
+    fractions of an FQF head and each further network of a chain are blocks too.
     """
 
     network: str = key(
@@ -73,11 +73,16 @@ class NetworkKeys(Settings):
         "noisy layers in the head",
         papers=("Fortunato et al. 2018",),
     )
-    head: Literal["scalar", "categorical", "quantile", "implicit"] = key(
+    head: Literal["scalar", "categorical", "quantile", "implicit", "fqf"] = key(
         "scalar",
         "scalar: the expected return; categorical: C51, or HL-Gauss by `loss`; quantile: QR-DQN; "
-        "implicit: IQN",
-        papers=("Bellemare et al. 2017", "Dabney et al. 2018", "Dabney et al. 2018b"),
+        "implicit: IQN; fqf: FQF",
+        papers=(
+            "Bellemare et al. 2017",
+            "Dabney et al. 2018",
+            "Dabney et al. 2018b",
+            "Yang et al. 2019",
+        ),
     )
     atoms: int = key(
         51,
@@ -118,6 +123,30 @@ class NetworkKeys(Settings):
         "fractions",
         ge=1,
         papers=("Dabney et al. 2018b",),
+    )
+
+    fractions: int = key(
+        32,
+        "fractions that an FQF head proposes for each observation",
+        "fractions",
+        ge=2,
+        papers=("Yang et al. 2019",),
+    )
+    fraction_learning_rate: LiveFloat = live(
+        1e-4,
+        ge=0,
+        unit="1",
+        meaning="Adam's step size of the block `fractions`",
+        papers=("Yang et al. 2019",),
+        needs=lambda config: config.head == "fqf" or 'head = "fqf"',
+    )
+    fraction_entropy: LiveFloat = live(
+        0.001,
+        ge=0,
+        unit="reward",
+        meaning="weight of the entropy of the proposed fractions; more keeps them more even",
+        papers=("Yang et al. 2019",),
+        needs=lambda config: config.head == "fqf" or 'head = "fqf"',
     )
 
     @field_validator("network")

@@ -6,7 +6,8 @@ with its size and paper (config/network_keys.py, config/keys.py: PAPERS). Look a
 config/combinations.py, `huber_delta` in config/learning_keys.py, and, if it embeds fractions,
 memory_estimate.py; if it has `loss_to` and a new field of `Values`, objective.py: branching_loss.
 Its functions are named in the `__init__.py` of rl_core/networks and rl_core/losses. Optional:
-remote/numpy_policy.py, and the lists of public names. A new loss is a line of `LOSSES`, or, with
+remote/numpy_policy.py, and the lists of public names. A block that has a loss and a step size of
+its own is an entry of `HeadKind.own_losses`. A new loss is a line of `LOSSES`, or, with
 another kind of target, of `BY_LOSS`.
 """
 
@@ -25,11 +26,13 @@ from targetnet.rl_core.losses import (
     blend,
     categorical_q_learning,
     double_q_learning,
+    fraction_loss,
     hl_gauss,
     huber,
     munchausen_q_learning,
     munchausen_quantile,
     q_learning,
+    quantile_huber,
     quantile_q_learning,
     rescaled,
     squared,
@@ -41,6 +44,7 @@ from targetnet.rl_core.networks import (
     Streams,
     Values,
     categorical_head,
+    fqf_head,
     implicit_head,
     q_head,
     quantile_head,
@@ -262,6 +266,32 @@ def _blend_of_quantiles(target: Values, online: Values, *weights: Weight) -> Val
     return Values(q, z=z, taus=target.taus)
 
 
+# An FQF head: quantiles of fractions that each network proposes for itself.
+
+
+def _proposed_quantiles(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
+    """The loss of quantiles, where a target has the mass of its share; so its mean is that of q."""
+    a_tm1, r_t, discount_t = terms.transition
+    online_tm1, target_t, kappa = terms.online_tm1, terms.target_t, terms.live["huber_delta"]
+    y = r_t[:, None] + discount_t[:, None] * at_best(target_t.z, choice)  # [B, M]
+    masses, _ = target_t.own
+    loss = quantile_huber(at_action(online_tm1.z, a_tm1), online_tm1.taus, y, kappa, masses)  # [B]
+    target = tf.stop_gradient(r_t + discount_t * at_best(target_t.q, choice))  # [B]
+    return TdLoss(loss, target, target - at_action(online_tm1.q, a_tm1))
+
+
+def _fractions(terms: LossInputs) -> tf.Tensor:
+    (shares, z_edges), z = terms.online_tm1.own, terms.online_tm1.z
+    return fraction_loss(shares, z_edges, z, terms.batch.a_tm1, terms.live["fraction_entropy"])
+
+
+def _mixture_of_quantiles(values: list[Values]) -> Values:
+    """The quantiles of all: their fractions differ, so there is no mean one by one."""
+    masses = tf.concat([v.own[0] for v in values], axis=1) / len(values)  # [B, M]
+    z = tf.concat([v.z for v in values], axis=2)  # [B, A, M]
+    return Values(_mean([v.q for v in values]), z=z, own=(masses, None))
+
+
 def _mean(tensors: list[tf.Tensor]) -> tf.Tensor:
     return tf.add_n(tensors) / len(tensors)
 
@@ -311,6 +341,17 @@ HEADS = {
         blend=_blend_of_quantiles,
         size_key="tau_samples",
         blocks=frozenset({"embedding"}),
+    ),
+    "fqf": HeadKind(
+        build=lambda config, streams: fqf_head(streams, config.fractions),
+        q_loss=_proposed_quantiles,
+        munchausen_loss=None,
+        priority=lambda td: td.loss,
+        average=_mixture_of_quantiles,
+        blend=None,
+        size_key="fractions",
+        blocks=frozenset({"embedding", "fractions"}),
+        own_losses={"fractions": OwnLoss(_fractions, "fraction_learning_rate")},
     ),
 }
 # Heads whose loss has another kind of target than their own.

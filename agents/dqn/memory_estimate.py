@@ -282,6 +282,9 @@ def _head(
         return NetworkSize(weights, units)
     # All of the head is made once for each fraction, of features that are the fraction's own.
     fractions = config.tau_samples + config.tau_samples_acting
+    if config.head == "fqf":  # the edges between the fractions are looked at too
+        fractions = 2 * config.fractions - 1
+        weights += _dense(features, config.fractions)
     return NetworkSize(weights + _dense(COSINES, features), fractions * (units + 2 * features))
 
 

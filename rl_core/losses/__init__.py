@@ -34,6 +34,7 @@ from targetnet.rl_core.losses.munchausen import (
     soft_bootstrap,
 )
 from targetnet.rl_core.losses.quantile import (
+    fraction_loss,
     quantile_huber,
     quantile_midpoints,
     quantile_q_learning,
@@ -51,6 +52,7 @@ __all__ = [
     "categorical_q_learning",
     "conservative_penalty",
     "double_q_learning",
+    "fraction_loss",
     "functional_penalty",
     "gaussian_histogram",
     "hl_gauss",

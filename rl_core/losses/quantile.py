@@ -20,7 +20,11 @@ def quantile_midpoints(n: int) -> np.ndarray:
 
 
 def quantile_huber(
-    z: tf.Tensor, taus: tf.Tensor, target: tf.Tensor, kappa: float | tf.Tensor
+    z: tf.Tensor,
+    taus: tf.Tensor,
+    target: tf.Tensor,
+    kappa: float | tf.Tensor,
+    masses: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Quantile Huber loss: quantile regression that is quadratic for small errors.
 
@@ -34,9 +38,10 @@ def quantile_huber(
     Args:
       z: [B, N] float. The only input that receives gradient.
       taus: [N] or [B, N] float in (0, 1): the fraction of each quantile in z.
-      target: [B, M] float: samples or quantiles of equal weight.
+      target: [B, M] float: samples or quantiles.
       kappa: > 0, a number or scalar tensor: the error at which the loss turns from quadratic to
         linear.
+      masses: [B, M] float, with the sum 1: weights of the targets in the mean over j; None: equal.
 
     Returns:
       [B].
@@ -44,17 +49,21 @@ def quantile_huber(
     Raises:
       ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
-    z, taus, target, kappa = require_shapes(
+    z, taus, target, kappa, masses = require_shapes(
         "quantile_huber",
         z=(z, "BN"),
         taus=(taus, ("N", "BN")),
         target=(target, "BM"),
         kappa=(tf.cast(kappa, tf.float32), ""),
+        masses=(masses, "BM"),
     )
     u = tf.stop_gradient(target)[:, tf.newaxis, :] - z[:, :, tf.newaxis]  # [B, N, M]
     below = tf.cast(u < 0.0, u.dtype)  # [B, N, M]
     weight = tf.stop_gradient(tf.abs(taus[..., tf.newaxis] - below))  # [B, N, M]
-    return tf.reduce_sum(tf.reduce_mean(weight * huber(u, kappa) / kappa, axis=2), axis=1)
+    each = weight * huber(u, kappa) / kappa  # [B, N, M]
+    if masses is None:
+        return tf.reduce_sum(tf.reduce_mean(each, axis=2), axis=1)
+    return tf.reduce_sum(tf.stop_gradient(masses)[:, tf.newaxis] * each, axis=[1, 2])
 
 
 def quantile_q_learning(
@@ -126,3 +135,53 @@ def quantile_one_step(
     loss = quantile_huber(za_tm1, taus_tm1, y, kappa)  # [B]
     target = tf.reduce_mean(y, axis=1)  # [B]
     return TdLoss(loss, target, target - tf.reduce_mean(za_tm1, axis=1))
+
+
+def fraction_loss(
+    shares: tf.Tensor,
+    z_edges: tf.Tensor,
+    z: tf.Tensor,
+    a_tm1: tf.Tensor,
+    entropy_weight: float | tf.Tensor,
+    name: str = "fraction_loss",
+) -> tf.Tensor:
+    """Loss of proposed fractions (FQF): its gradient is that of a 1-Wasserstein distance.
+
+        edge[i]  = share[0] + ... + share[i]                              i = 0 ... N - 2
+        slope[i] = 2 * z_edges[a_tm1, i] - z[a_tm1, i] - z[a_tm1, i + 1]      (no gradient)
+        loss     = sum_i slope[i] * edge[i] - entropy_weight * entropy
+        entropy  = - sum_i share[i] * log(share[i])
+
+    Yang et al. (2019), https://arxiv.org/abs/1911.02140: the slope is the distance's derivative by
+    an edge (proposition 1), for quantiles that grow with their fractions. The value of the loss is
+    not the distance.
+
+    Args:
+      shares: [B, N] float, with the sum 1. The only input that receives gradient.
+      z_edges: [B, A, M] float, M = N - 1: quantiles at the edges between the shares.
+      z: [B, A, N] float: quantiles in the middle of the shares.
+      a_tm1: [B] int in [0, A).
+      entropy_weight: a number or scalar tensor.
+
+    Returns:
+      [B].
+
+    Raises:
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
+    """
+    with tf.name_scope(name):
+        shares, z_edges, z, a_tm1, entropy_weight = require_shapes(
+            name,
+            shares=(shares, "BN"),
+            z_edges=(z_edges, "BAM"),
+            z=(z, "BAN"),
+            a_tm1=(a_tm1, "B"),
+            entropy_weight=(tf.cast(entropy_weight, tf.float32), ""),
+        )
+        za = at_action(z, a_tm1)  # [B, N]
+        slope = 2.0 * at_action(z_edges, a_tm1) - za[:, :-1] - za[:, 1:]  # [B, M]
+        edges = tf.cumsum(shares, axis=1)[:, :-1]  # [B, M]
+        # A share may be too small for float32, where its logarithm would be infinite.
+        entropy = -tf.reduce_sum(shares * tf.math.log(tf.maximum(shares, 1e-30)), axis=1)  # [B]
+        loss = tf.reduce_sum(tf.stop_gradient(slope) * edges, axis=1)  # [B]
+        return loss - entropy_weight * entropy

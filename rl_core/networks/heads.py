@@ -4,6 +4,7 @@
     categorical_head  the probabilities of fixed atoms
     quantile_head     fixed quantiles
     implicit_head     whatever quantiles are asked for
+    fqf_head          quantiles of fractions that it proposes for each observation
 
 Each stands on `Streams`, the layers between the features and the numbers of a head, which may
 be dueling, noisy and deep.
@@ -143,16 +144,8 @@ def implicit_head(streams: Streams, samples: int, acting: int, cosines: int = CO
     """
     fixed = quantile_midpoints(acting)[None]  # [1, K]
 
-    def quantiles(features: tf.Tensor, taus: tf.Tensor, draws: Draws | None) -> tf.Tensor:
-        """[B, F], [B or 1, N] -> [B, A, N]."""
-        size, N = features.shape[-1], taus.shape[-1]
-        embedded = embedding(taus, size, cosines)  # [B or 1, N, F]
-        mixed = tf.reshape(features[:, None] * embedded, [-1, size])  # [B * N, F]
-        z = tf.reshape(streams(mixed, 1, draws), [-1, N, streams.num_actions])  # [B, N, A]
-        return tf.transpose(z, [0, 2, 1])
-
     def head(features: tf.Tensor, draws: Draws | None = None) -> Values:
-        z = quantiles(features, tf.constant(fixed), draws)  # [B, A, K]
+        z = _quantiles_at(tf.constant(fixed), streams, features, draws, cosines)  # [B, A, K]
         q = tf.reduce_mean(z, axis=2)
         if draws is None:
             return Values(q, z=z, taus=fixed[0])
@@ -161,9 +154,55 @@ def implicit_head(streams: Streams, samples: int, acting: int, cosines: int = CO
         shape = [B, samples] if B is not None else tf.stack([tf.shape(features)[0], samples])
         taus = tf.ensure_shape(draws.uniform("taus", shape), [B, samples])
         with tf.variable_scope(tf.get_variable_scope(), reuse=True):
-            return Values(q, z=quantiles(features, taus, draws), taus=taus)
+            z = _quantiles_at(taus, streams, features, draws, cosines)
+        return Values(q, z=z, taus=taus)
 
     return head
+
+
+def fqf_head(streams: Streams, fractions: int, cosines: int = COSINES) -> Head:
+    """FQF: quantiles of fractions that are proposed for each observation, z [B, A, N].
+
+        share   = softmax(dense(features)), the block `fractions`            [B, N]
+        edge[i] = share[0] + ... + share[i]
+        tau[i]  = edge[i] - share[i] / 2, the middle of a share
+        q[a]    = sum_i share[i] * z[a](tau[i])
+
+    with z of `implicit_head`. Yang et al. (2019), https://arxiv.org/abs/1911.02140. No gradient of
+    q and z reaches the shares. With draws, `own` is what `fraction_loss` needs: the shares, which
+    have a gradient, and z at all edges but the last, [B, A, N - 1].
+
+    Args:
+      fractions: N >= 2.
+      cosines: in the embedding of a fraction.
+    """
+
+    def head(features: tf.Tensor, draws: Draws | None = None) -> Values:
+        with tf.variable_scope("fractions"):
+            shares = tf.nn.softmax(dense(features, fractions, "shares"))  # [B, N]
+        widths = tf.stop_gradient(shares)
+        edges = tf.cumsum(widths, axis=1)
+        taus = edges - widths / 2
+        z = _quantiles_at(taus, streams, features, draws, cosines)  # [B, A, N]
+        q = tf.reduce_sum(widths[:, None] * z, axis=2)
+        if draws is None:
+            return Values(q, z=z, taus=taus)
+        with tf.variable_scope(tf.get_variable_scope(), reuse=True):
+            z_edges = _quantiles_at(edges[:, :-1], streams, features, draws, cosines)
+        return Values(q, z=z, taus=taus, own=(shares, z_edges))
+
+    return head
+
+
+def _quantiles_at(
+    taus: tf.Tensor, streams: Streams, features: tf.Tensor, draws: Draws | None, cosines: int
+) -> tf.Tensor:
+    """[B or 1, N] fractions, [B, F] -> [B, A, N]."""
+    size, N = features.shape[-1], taus.shape[-1]
+    embedded = embedding(taus, size, cosines)  # [B or 1, N, F]
+    mixed = tf.reshape(features[:, None] * embedded, [-1, size])  # [B * N, F]
+    z = tf.reshape(streams(mixed, 1, draws), [-1, N, streams.num_actions])  # [B, N, A]
+    return tf.transpose(z, [0, 2, 1])
 
 
 def embedding(taus: tf.Tensor, size: int, cosines: int) -> tf.Tensor:

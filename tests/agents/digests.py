@@ -61,6 +61,7 @@ KINDS = {
     "HL-Gauss": {**C51, "loss": "hl_gauss"},
     "quantile": {"head": "quantile", "quantiles": 8},
     "implicit": {"head": "implicit", "tau_samples": 8, "tau_samples_acting": 4},
+    "fqf, prioritized": {"head": "fqf", "fractions": 8, "prioritized": "true"},
     "munchausen": {"munchausen": "true"},
     "munchausen, quantile": {"munchausen": "true", "head": "quantile", "quantiles": 8},
     "rainbow": {**C51, "double": "true", "dueling": "true", "prioritized": "true", "n_step": 3,
@@ -75,6 +76,7 @@ KINDS = {
     "concurrent, prioritized, four envs": {**CONCURRENT, "prioritized": "true", "num_envs": 4},
     "compiled": {**IN_GRAPH, **FUSED},
     "compiled, four envs, freezing": {**IN_GRAPH, "num_envs": 4, "freeze": FREEZE},
+    "compiled, fqf": {**IN_GRAPH, "head": "fqf", "fractions": 8},
     "compiled, a chain": {**IN_GRAPH, "chain": 3, "refresh_period": 4},
     "compiled, categorical, prioritized": {**IN_GRAPH, **C51, "prioritized": "true", "n_step": 3},
 }  # fmt: skip

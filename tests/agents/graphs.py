@@ -59,6 +59,9 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "implicit, Munchausen": (
         {"head": "implicit", "tau_samples": 8, "tau_samples_acting": 4, "munchausen": True}, {},
     ),
+    "fqf, compiled, freezing": (
+        {**COMPILED, **PHASES, "head": "fqf", "fractions": 8, "freeze": FREEZE}, IN_GRAPH,
+    ),
     "quantile, Boltzmann, masks": (
         {"head": "quantile", "quantiles": 8, "boltzmann": True, "double": True},
         {"action_masks": True},

@@ -159,7 +159,7 @@ def test_a_network_brings_the_dense_layers_of_its_paper(network, hidden):
         (["munchausen=true", "double=true"], "leave one out"),
         (["munchausen=true", "double=false", "n_step=3"], "munchausen needs n_step = 1"),
         (["averaged_targets=0"], "averaged_targets"),
-        (["head=quantil"], "'scalar', 'categorical', 'quantile' or 'implicit'"),
+        (["head=quantil"], "'scalar', 'categorical', 'quantile', 'implicit' or 'fqf'"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused_in_one_line(changes, said):
@@ -385,6 +385,8 @@ def test_settings_do_not_guess_types_and_know_their_live_fields():
         *(
             "reward_scale",
             "reward_clip",
+            "fraction_learning_rate",
+            "fraction_entropy",
             "priority_eta",
             "sync_period",
             "tau",

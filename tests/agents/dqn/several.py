@@ -22,6 +22,7 @@ KINDS = {
     "chain": {"chain": 3, "refresh_period": 2},
     "chain of heads": {"chain": 3, "chain_torso": "shared", "updates_per_learn": 4},
     "implicit": {"head": "implicit", "tau_samples": 4, "tau_samples_acting": 3},
+    "fqf": {"head": "fqf", "fractions": 4, "fraction_learning_rate": 0.01},
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from targetnet.rl_core.errors import RlCoreError
 from tests.agents.dqn.test_family import masked, masked_step
-from tests.agents.dqn.test_target_regularizers import KINDS, SINGLE_AND_FUSED
+from tests.agents.dqn.test_target_regularizers import DISTRIBUTIONS, KINDS, SINGLE_AND_FUSED
 from tests.agents.dqn.test_update import S_T, S_TM1, forward
 
 PREPARED = {"prepared": ["cql_weight"], "updates_per_learn": 2}
@@ -44,9 +44,9 @@ def test_illegal_actions_are_not_penalized(lab):
 
 
 @pytest.mark.cases(0)
-@pytest.mark.parametrize("kind", ["quantile", "categorical", "implicit"])
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
 def test_of_a_distribution_the_means_are_penalized(lab, kind):
-    settings = PREPARED | KINDS[kind] | {"discount": 0.0}
+    settings = PREPARED | DISTRIBUTIONS[kind] | {"discount": 0.0}
     agent = lab.agent(learning_rate=1e-12, **settings)
     (action,) = lab.step(agent, S_TM1, autoreset=True)
     lab.step(agent, S_T, reward=0.5)

@@ -9,7 +9,7 @@ from targetnet.rl_core import Engine
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.replay import ValidRows, transition_columns
 from tests.agents.dqn.test_family import masked, masked_step
-from tests.agents.dqn.test_target_regularizers import KINDS, SINGLE_AND_FUSED
+from tests.agents.dqn.test_target_regularizers import DISTRIBUTIONS, KINDS, SINGLE_AND_FUSED
 from tests.agents.dqn.test_update import S_T, S_TM1, forward
 
 # The dataset is never opened: agents only know how many time steps it took.
@@ -140,9 +140,9 @@ def margin_of(agent, rows=None):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["quantile", "categorical", "implicit"])
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
 def test_of_a_distribution_the_means_are_compared(lab, kind):
-    settings = PREPARED | KINDS[kind] | BEGUN | {"discount": 0.0}
+    settings = PREPARED | DISTRIBUTIONS[kind] | BEGUN | {"discount": 0.0}
     agent = lab.agent(learning_rate=1e-12, **settings)
     (action,) = lab.step(agent, S_TM1, autoreset=True)
     lab.step(agent, S_T, reward=0.5)

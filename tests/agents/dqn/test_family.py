@@ -19,6 +19,7 @@ HEADS = {
     "categorical": {"head": "categorical", "v_min": V_MIN, "v_max": V_MAX, "atoms": ATOMS},
     "quantile": {"head": "quantile", "quantiles": 5},
     "implicit": {"head": "implicit", "tau_samples": 4, "tau_samples_acting": 3},
+    "fqf": {"head": "fqf", "fractions": 3, "fraction_learning_rate": 0.01},
 }
 VARIANTS = {
     "plain": {},
@@ -34,6 +35,9 @@ VARIANTS = {
     "boltzmann": {"boltzmann": True, "epsilon": 0.1},
     **{name: how for name, how in HEADS.items() if how},
     "hl_gauss": HEADS["categorical"] | {"loss": "hl_gauss"},
+    "fqf, everything": HEADS["fqf"]
+    | {"double": True, "dueling": True, "prioritized": True, "n_step": 3, "averaged_targets": 2}
+    | {"noisy": True, "head_hidden": [4], "epsilon": 0.0},
     "munchausen_implicit": HEADS["implicit"] | {"munchausen": True},
     "rainbow": HEADS["categorical"]
     | {"double": True, "dueling": True, "prioritized": True, "n_step": 3}
@@ -127,12 +131,12 @@ def test_td_errors_of_each_head_are_those_by_numpy(lab, head, double, updates):
 
 
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("head", slower(HEADS, "categorical", "implicit"))
+@pytest.mark.parametrize("head", slower(HEADS, "categorical", "implicit", "fqf"))
 def test_a_terminated_transition_is_worth_its_reward_alone(lab, head):
     agent, action = with_one_transition(lab, terminated=True, **as_above(head))
     before = agent.learn(stats=True).td_error
     scatter(lab, agent)
-    if head == "implicit":  # its fractions are drawn, but zeros are the same at all of them
+    if head in ("implicit", "fqf"):  # zeros are the same at all of their fractions
         zeros = {n: np.zeros_like(w) for n, w in lab.weights(agent, "online").items()}
         lab.put(agent, "online", zeros)
         by_hand = 3.0
@@ -203,7 +207,7 @@ def test_munchausen_td_errors_by_numpy_with_its_live_values(lab):
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize(
-    "head", slower(["categorical", "quantile", "implicit"], "categorical", "implicit")
+    "head", slower(["categorical", "quantile", "implicit", "fqf"], "categorical", "implicit")
 )
 def test_a_distributions_loss_goes_down(lab, head):
     agent, _ = with_one_transition(lab, terminated=True, **as_above(head))

@@ -20,6 +20,7 @@ KINDS = {
     "prioritized, n-step": {"prioritized": True, "n_step": 3},
     "noisy, dueling": {"noisy": True, "dueling": True},
     "implicit": {"head": "implicit", "tau_samples": 4, "tau_samples_acting": 4},
+    "fqf": {"head": "fqf", "fractions": 4},
 }
 
 

@@ -235,6 +235,7 @@ def in_turns(members, do):
         pytest.param({"learn_period": 4, "tau": 0.1, "ema_decay": 0.9}, marks=pytest.mark.slow),
         pytest.param({"double": True, "n_step": 3, "dueling": True}, marks=pytest.mark.slow),
         pytest.param(KINDS["implicit"], marks=pytest.mark.slow),
+        pytest.param(KINDS["fqf"], marks=pytest.mark.slow),
         pytest.param(KINDS["ruled"], marks=pytest.mark.slow),
         pytest.param({"min_weight": 0.5, "proximal_weight": 0.5}, marks=pytest.mark.slow),
         pytest.param(

@@ -254,6 +254,7 @@ def test_rollouts_have_no_sequences():
         _slower({"head": "categorical"}),
         _slower({"munchausen": True}),
         _slower({"head": "implicit", "tau_samples": 4, "tau_samples_acting": 4, "double": True}),
+        _slower({"head": "fqf", "fractions": 4, "double": True, "prioritized": True}),
         _slower({"online_weight": 0.5, "functional_weight": 0.1, "proximal_weight": 0.01}),
         _slower({"boltzmann": True}),
         _slower({"cql_weight": 0.5}),

@@ -119,6 +119,8 @@ KINDS = {
     "munchausen": {"munchausen": True},
     "several targets, noisy": {"averaged_targets": 2, "noisy": True},
 }
+DISTRIBUTIONS = {kind: KINDS[kind] for kind in ("quantile", "categorical", "implicit")}
+DISTRIBUTIONS |= {"fqf": {"head": "fqf", "fractions": 4}}
 
 
 @pytest.mark.cases(0, 1)

@@ -280,13 +280,14 @@ def test_dormant_units_that_give_nothing_are_recycled_without_a_change_of_values
 NETWORKS = {
     "rainbow": {**KINDS["rainbow"], "head_hidden": (6,), "layer_norm": True},
     "implicit": KINDS["implicit"],
+    "fqf": KINDS["fqf"],
     "quantile": {"head": "quantile", "quantiles": 5},
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind", ["implicit", "rainbow", pytest.param("quantile", marks=pytest.mark.slow)]
+    "kind", ["implicit", "rainbow", "fqf", pytest.param("quantile", marks=pytest.mark.slow)]
 )
 def test_every_head_can_be_reset_perturbed_and_recycled(kind):
     agent = made(configs("scalar", **NETWORKS[kind])[0])

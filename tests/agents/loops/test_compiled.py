@@ -158,6 +158,11 @@ KINDS = {
         "env_id": "InGraph/MountainCar-v0", "env_steps": 450,
         "freeze": [{"exempt": ["head"], "updates": 7}, {"exempt": ["torso"], "updates": 5}],
     },
+    "fractions with a loss of their own, arms of a freeze schedule": {
+        "head": "fqf", "fractions": 4, "fraction_learning_rate": 0.01, "learning_rate": 1e-3,
+        "loss": "huber",
+        "freeze": [{"exempt": ["fractions"], "updates": 7}, {"exempt": ["torso"], "updates": 5}],
+    },
     "copies by a rule": {
         "sync_growth": 0.2, "sync_fit": 0.9, "sync_fit_updates": 5, "sync_distance": 0.3,
     },

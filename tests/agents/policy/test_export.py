@@ -168,6 +168,7 @@ SHORT = {
 DEEP = {"dueling": True, "noisy": True, "head_hidden": (8,)}
 HEADS = {
     "implicit": {"head": "implicit", "tau_samples": 4, **DEEP},
+    "fqf": {"head": "fqf", "fractions": 5, **DEEP},
     "categorical": {"head": "categorical", "v_min": 0.0, "v_max": 50.0, **DEEP},
     "quantile": {"head": "quantile", "quantiles": 7, **DEEP},
     "hl_gauss": {"head": "categorical", "loss": "hl_gauss", "v_min": 0.0, "v_max": 50.0, **DEEP},

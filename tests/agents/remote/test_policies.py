@@ -95,7 +95,8 @@ def test_values_of_an_observation_do_not_depend_on_those_beside_it():
 def test_other_networks_are_served_by_a_graph():
     config = DqnConfig(hidden=(8,), noisy=True)
     assert not can_serve(config)
-    assert not can_serve(DqnConfig(head="implicit")) and not can_serve(DqnConfig(network="nature"))
+    for other in ({"head": "implicit"}, {"head": "fqf"}, {"network": "nature"}):
+        assert not can_serve(DqnConfig(**other))
     envs = make_envs("CartPole-v1", 2, seed=0)
     first, second = (GraphPolicy(config, envs, actor) for actor in (0, 1))
     observation = np.ones((2, 4), np.float32)

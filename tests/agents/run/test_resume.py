@@ -68,6 +68,10 @@ KINDS = {
     "implicit, munchausen, averaged": {
         "head": "implicit", "tau_samples": 4, "munchausen": True, "averaged_targets": 2,
     },
+    "fqf, fused, prioritized, freezing": {
+        "head": "fqf", "fractions": 4, "fraction_learning_rate": 0.01, "updates_per_learn": 3,
+        "prioritized": True, "freeze": [{"exempt": ["fractions"], "updates": 7}, *ARMS],
+    },
     "a chain, fused": {"chain": 3, "refresh_period": 4, "updates_per_learn": 3},
     "concurrent": {"loop": "concurrent", "learn_period": 16, "updates_per_learn": 8},
     "concurrent, eight envs, prioritized, noisy, freezing": {

@@ -7,6 +7,7 @@ import tensorflow.compat.v2 as tf2
 
 from targetnet.rl_core.errors import ShapeError
 from targetnet.rl_core.losses import (
+    fraction_loss,
     legal_only,
     quantile_huber,
     quantile_midpoints,
@@ -85,6 +86,15 @@ def test_quantile_huber_agrees_with_the_three_line_twin(evaluate, taus):
 def test_each_transition_may_have_fractions_of_its_own(evaluate):
     loss = quantile_huber([[0.0], [0.0]], [[0.25], [0.75]], [[2.0], [2.0]], 1.0)
     np.testing.assert_allclose(evaluate(loss), [0.375, 1.125])  # 1/4 * 3/2;  3/4 * 3/2
+
+
+def test_targets_may_have_masses_of_their_own(evaluate):
+    """0.5 * (0.75 * 0.5 + 0.25 * 2.5) of errors 1 and -3; the mean is that of equal masses."""
+    z, taus, target = [[0.0]], [0.5], [[1.0, -3.0]]
+    loss = quantile_huber(z, taus, target, 1.0, [[0.75, 0.25]])
+    np.testing.assert_allclose(evaluate(loss), [0.5])
+    equal = quantile_huber(z, taus, target, 1.0, [[0.5, 0.5]])
+    np.testing.assert_allclose(*evaluate([equal, quantile_huber(z, taus, target, 1.0)]))
 
 
 def test_kappa_may_be_fed(evaluate):
@@ -194,3 +204,75 @@ def test_a_wrong_rank_is_refused_by_the_arguments_name(evaluate, argument):
 def test_a_wrong_rank_of_the_fractions_names_both_that_will_do(evaluate):
     with pytest.raises(ShapeError, match=r"taus must have rank 1 or 2, got shape \(\)"):
         quantile_huber([[0.0]], 0.5, [[1.0]], 1.0)
+
+
+# Fractions that are proposed.
+
+# shares, z at their middles, z at their edges, entropy weight, loss, gradient
+FRACTION_ROWS = [
+    # slopes 2 * 1.5 - 1 - 2 = 0 and 2 * 3.5 - 2 - 4 = 1, edges 0.5 and 0.75
+    ([0.5, 0.25, 0.25], [1.0, 2.0, 4.0], [1.5, 3.5], 0.0, 0.75, [1.0, 1.0, 0.0]),
+    # slopes 2 and -4: 2 * 0.25 - 4 * 0.5
+    ([0.25, 0.25, 0.5], [0.0, 2.0, 8.0], [2.0, 3.0], 0.0, -1.5, [-2.0, -4.0, 0.0]),
+    # no slope; entropy 0.5 ln 2 + 2 * 0.25 ln 4 = 1.5 ln 2, by a share -(ln share + 1)
+    ([0.5, 0.25, 0.25], [0.0, 2.0, 4.0], [1.0, 3.0], 2.0, -3 * np.log(2),
+     [2 * (1 - np.log(2)), 2 * (1 - np.log(4)), 2 * (1 - np.log(4))]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shares, z, z_edges, weight, loss, gradient", FRACTION_ROWS)
+def test_fraction_loss_and_its_gradient_by_hand(
+    evaluate, shares, z, z_edges, weight, loss, gradient
+):
+    shares, other = tf.constant([shares]), [9.0, -9.0, 9.0]
+    got = fraction_loss(shares, [[other[:2], z_edges]], [[other, z]], [1], weight)
+    np.testing.assert_allclose(evaluate(got), [loss], rtol=1e-6)
+    np.testing.assert_allclose(evaluate(tf.gradients(got, shares)[0]), [gradient], rtol=1e-5)
+
+
+def test_the_gradient_of_the_fraction_loss_is_that_of_the_1_wasserstein_distance(evaluate):
+    """Between a quantile function and its steps: F(tau) = tau ** 3, steps at its values there."""
+
+    def distance(shares):
+        edges = np.append(0.0, np.cumsum(shares))
+        tau = (np.arange(1_000_000) + 0.5) / 1_000_000
+        step = np.clip(np.searchsorted(edges, tau) - 1, 0, len(shares) - 1)
+        middle = (edges[:-1] + edges[1:]) / 2
+        return np.abs(tau**3 - middle[step] ** 3).mean()
+
+    shares = np.array([0.2, 0.4, 0.1, 0.3])
+    edges, tiny = np.cumsum(shares), 1e-3
+    slopes = []  # by each edge: one share grows, the next one shrinks
+    for i in range(3):
+        change = tiny * (np.eye(4)[i] - np.eye(4)[i + 1])
+        slopes.append((distance(shares + change) - distance(shares - change)) / (2 * tiny))
+    given = tf.constant(shares[None], tf.float32)
+    z_edges, z = (np.float32(of)[None, None] ** 3 for of in (edges[:-1], edges - shares / 2))
+    loss = fraction_loss(given, z_edges, z, [0], 0.0)
+    by_share = evaluate(tf.gradients(loss, given)[0])[0]
+    np.testing.assert_allclose(by_share[:-1] - by_share[1:], slopes, atol=1e-4)
+
+
+def test_nothing_but_the_shares_receives_gradient_of_the_fraction_loss(evaluate):
+    z, z_edges = tf.zeros([1, 1, 3]), tf.ones([1, 1, 2])
+    loss = fraction_loss([[0.5, 0.25, 0.25]], z_edges, z, [0], 0.1)
+    assert tf.gradients(loss, [z, z_edges]) == [None, None]
+
+
+def test_a_share_that_is_too_small_for_float32_has_a_finite_loss_and_gradient(evaluate):
+    shares = tf.constant([[1.0, 0.0]])
+    loss = fraction_loss(shares, [[[1.0]]], [[[0.0, 2.0]]], [0], 1.0)
+    assert np.isfinite(evaluate([loss, tf.gradients(loss, shares)[0]])[1]).all()
+    np.testing.assert_allclose(evaluate(loss), [0.0], atol=1e-6)
+
+
+@pytest.mark.parametrize("argument", ["shares", "z_edges", "z", "a_tm1", "entropy_weight"])
+def test_a_wrong_rank_of_the_fraction_loss_is_refused_by_name(evaluate, argument):
+    inputs = {
+        "shares": np.full([2, 3], 1 / 3, np.float32), "z_edges": np.zeros([2, 4, 2], np.float32),
+        "z": np.zeros([2, 4, 3], np.float32), "a_tm1": np.zeros(2, np.int32),
+        "entropy_weight": np.float32(0.1),
+    }  # fmt: skip
+    inputs[argument] = inputs[argument][..., None]
+    with pytest.raises(ShapeError, match=rf"^fraction_loss: {argument} must[^;]*$"):
+        fraction_loss(**inputs)

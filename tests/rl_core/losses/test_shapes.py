@@ -36,11 +36,20 @@ FUNCTIONS = [
         {"logits_tm1": "BAN", "a_tm1": "B", "target": "B", "atoms_z": "N"},
         {"sigma": 0.75},
     ),
-    (losses.quantile_huber, {"z": "BN", "taus": "BN", "target": "BM"}, {"kappa": 1.0}),
+    (
+        losses.quantile_huber,
+        {"z": "BN", "taus": "BN", "target": "BM", "masses": "BM"},
+        {"kappa": 1.0},
+    ),
     (
         losses.quantile_q_learning,
         {"z_tm1": "BAN", "taus_tm1": "N", **STEP, "z_t": "BAM", "q_t_selector": "BA"},
         {},
+    ),
+    (
+        losses.fraction_loss,
+        {"shares": "BN", "z_edges": "BAM", "z": "BAN", "a_tm1": "B"},
+        {"entropy_weight": 0.1},
     ),
     (losses.log_policy, {"q": "BA", "legal": "BA"}, {"temperature": 1.0}),
     (losses.munchausen_bonus, {"q_tm1_target": "BA", "a_tm1": "B", "legal": "BA"}, SOFT),

@@ -12,6 +12,7 @@ from targetnet.rl_core.networks import (
     Conditions,
     Streams,
     categorical_head,
+    fqf_head,
     impala_torso,
     implicit_head,
     minatar_torso,
@@ -38,6 +39,7 @@ NETWORKS = {
         "categorical": categorical_head(streams, ATOMS),
         "quantile": quantile_head(streams, 7),
         "implicit": implicit_head(streams, 6, 4),
+        "fqf": fqf_head(streams, 5),
     }.items()
 }
 HEADS = pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
@@ -203,7 +205,7 @@ def of(kind, x, **how):
 
 def test_a_categorical_q_is_the_mean_of_the_atoms_under_the_softmax(evaluate):
     x = np.random.default_rng(1).normal(size=(5, 2)).astype(np.float32)
-    values = evaluate(of("categorical_dueling", x)._asdict() | {"z": (), "taus": ()})
+    values = evaluate(of("categorical_dueling", x)._asdict() | {"z": (), "taus": (), "own": ()})
     assert values["logits"].shape == (5, 3, 5)
     p = np.exp(values["logits"])
     p /= p.sum(axis=2, keepdims=True)
@@ -255,6 +257,47 @@ def test_an_implicit_quantile_is_that_of_its_own_fraction(evaluate):
     # The middle one of 1/6, 1/2, 5/6 is the only one of 1/2.
     # A value is a sum of terms that may cancel, and two products need not sum in the same order.
     np.testing.assert_allclose(one[..., 0], three[..., 1], rtol=1e-5, atol=1e-6)
+
+
+def of_shares(shares, x, **how):
+    """Values of an FQF head that proposes these shares whatever it is shown."""
+    with tf.variable_scope("fqf", reuse=tf.AUTO_REUSE):
+        values = fqf_head(ONE, len(shares))(tf.constant(x), **how)
+        weights = variables_in(tf.get_variable_scope().name)
+    w, b = weights["fractions/shares/w"], weights["fractions/shares/b"]
+    return values, [w.assign(tf.zeros_like(w)), b.assign(np.log(shares))]
+
+
+X = np.random.default_rng(3).normal(size=(2, 4)).astype(np.float32)
+
+
+def test_an_fqf_q_weighs_quantiles_in_the_middle_of_its_shares_by_these(evaluate):
+    values, set_shares = of_shares([0.5, 0.125, 0.375], X)
+    evaluate(set_shares)
+    q, z, taus = evaluate([values.q, values.z, values.taus])
+    np.testing.assert_allclose(taus, [[0.25, 0.5625, 0.8125]] * 2, rtol=1e-6)
+    by_hand = 0.5 * z[..., 0] + 0.125 * z[..., 1] + 0.375 * z[..., 2]
+    np.testing.assert_allclose(q, by_hand, rtol=1e-5, atol=1e-6)
+    assert z.shape == (2, 3, 3) and values.own is None
+
+
+def test_an_fqf_head_knows_in_an_update_the_quantiles_at_its_edges(evaluate):
+    """Of two equal shares the edge is at 1/2, the only midpoint of an implicit head of one."""
+    values, set_shares = of_shares([0.5, 0.5], X, draws=draws())
+    with tf.variable_scope("fqf", reuse=True):
+        at_half = implicit_head(ONE, 1, 1)(tf.constant(X)).z
+    evaluate(set_shares)
+    shares, z_edges = values.own
+    np.testing.assert_allclose(*evaluate([z_edges, at_half]), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(evaluate(shares), [[0.5, 0.5]] * 2)
+
+
+def test_the_fractions_of_an_fqf_head_receive_gradient_of_its_shares_alone(evaluate):
+    values, _ = of_shares([0.25, 0.75], X, draws=draws())
+    variables = [*variables_in("fqf/fractions").values()]
+    shares, z_edges = values.own
+    assert tf.gradients([values.q, values.z, values.taus, z_edges], variables) == [None, None]
+    assert None not in tf.gradients(shares, variables)
 
 
 def test_the_embedding_of_a_fraction_is_a_relu_of_cosines(evaluate):
