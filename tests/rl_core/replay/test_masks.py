@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core import Engine, Stream
-from targetnet.rl_core.control.records import checksums
+from targetnet.rl_core.digest import checksums
 from targetnet.rl_core.errors import ScopeMismatch
 from targetnet.rl_core.replay import ReplayContents
 from tests.rl_core.replay.memories import NAMES, named, prioritized, uniform
