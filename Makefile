@@ -62,11 +62,14 @@ results: $(VENV)/.ready
 
 # The defaults, those of version 0.2 and Stable-Baselines3's. The envs of two packages need minigrid
 # and highway-env, here and in PEER, the path of a Python that has stable-baselines3 and minatar too.
-DEFAULTS ?= $(wildcard docs/defaults/*.toml)
+HIGHWAY := $(wildcard docs/defaults/highway*.toml)
+DEFAULTS ?= $(filter-out $(HIGHWAY),$(wildcard docs/defaults/*.toml))
+OF_DEFAULTS := --seeds 10 --first-seed 9000 --rows docs/rows/defaults.jsonl
 defaults: $(VENV)/.ready
-	$(BIN)/targetnet results $(DEFAULTS) --seeds 10 --first-seed 9000 --peer sb3-defaults \
-	  $(PEER:%=--peer-python %) --rows docs/rows/defaults.jsonl --page docs/results/defaults.md \
-	  --title "The defaults beside those of 0.2 and of Stable-Baselines3"
+	$(BIN)/targetnet results $(DEFAULTS) $(OF_DEFAULTS) --peer sb3-defaults $(PEER:%=--peer-python %) \
+	  --page docs/results/defaults.md --title "The defaults beside those of 0.2 and of Stable-Baselines3"
+	$(BIN)/targetnet results $(HIGHWAY) $(OF_DEFAULTS) --page docs/results/defaults_highway.md \
+	  --title "The defaults on highway-fast, beside those of 0.2"
 
 # Plain DQN and one ingredient, or all of Rainbow, where they differ; CartPole is a ceiling.
 variants: $(VENV)/.ready

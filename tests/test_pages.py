@@ -144,6 +144,7 @@ MODULES = {
 OF_PEERS = [
     {"learning_rate", "train_freq", "target_update_interval", "net_arch"},
     {"learning_rate", "train_frequency", "target_network_frequency", "hidden"},
+    {"net_arch", "exploration_initial_eps", "n_envs"},  # where it has its defaults
 ]
 SETTINGS = [b for b in BLOCKS if b.language == "toml" and PAGES[b.page].parent.name == "results"]
 CONFIGS = [b for b in BLOCKS if b.language == "toml" and b not in SETTINGS]
