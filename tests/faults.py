@@ -340,6 +340,10 @@ FAULTS = (
           "self._returns_of(self.parts.agent.acting.greedy_averaged, episodes)",
           "self._returns_of(self.parts.agent.greedy, episodes)",
           "tests/agents/run/test_evaluations.py::test_averaged_weights_have_returns_of_their_own"),
+    Fault("bytes of a checksum are summed without their places", "rl_core/replay/rows.py",
+          "(self._factors[at // 4] << places)", "self._factors[at // 4]",
+          "tests/agents/loops/test_compiled.py::"
+          "test_the_trace_of_a_chunk_that_is_longer_than_the_ring_is_that_of_its_rows"),
     Fault("the concurrent loop acts by its first weights", "agents/loops/concurrent.py",
           "            agent.follow()\n", "",
           "tests/agents/loops/test_concurrent.py::test_the_threads_give_the_bits_of_one_thread"),

@@ -321,7 +321,7 @@ def test_the_graph_does_not_grow_and_a_rewind_leaves_the_envs_where_they_are():
     assert len(agent.engine.graph.get_operations()) == operations
 
 
-@pytest.mark.slow  # two loops are built for it
+@pytest.mark.thorough
 def test_the_trace_of_a_chunk_that_is_longer_than_the_ring_is_that_of_its_rows(tmp_path):
     """The graph's checksums beside those in NumPy of the rows, which a longer ring still has."""
     small = SMALL | {"num_envs": 3, "env_steps": 900, "learn_start": 10_000, "chunk": 1_000}
