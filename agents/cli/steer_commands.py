@@ -67,8 +67,7 @@ class Set:
             self.wait, self.timeout, console,
         )  # fmt: skip
         if "sync_period" in names and "tau" not in names and self.wait:
-            for run in list(runs.values())[:1]:
-                _say_what_a_sync_is(run, console)
+            _say_what_a_sync_is(next(iter(runs.values())), console)
         return code
 
 
@@ -380,8 +379,10 @@ def _ask(
 
 def _say_what_a_sync_is(run: Path, console: Console) -> None:
     """Says that syncs are no full copies, if they are none: by the period alone nobody sees it."""
-    values = read_state(ControlFiles(run))[0].values
-    for tau in [of.value for of in values if of.name == "tau"]:
+    # The change was taken: what cannot be read any more is no failure of it.
+    with contextlib.suppress(RunDirError):
+        values = {of.name: of.value for of in read_state(ControlFiles(run))[0].values}
+        tau = values.get("tau")
         if isinstance(tau, int | float) and tau < 1:
             say(console, f"each sync moves the target by tau = {tau:g}; for full copies set tau=1")
 
