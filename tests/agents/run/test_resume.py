@@ -357,17 +357,18 @@ def test_interruptions_leave_the_sync_interval_the_target_and_the_buffer(folder,
 
 @pytest.mark.slow  # in the default run digests say it, of all weights at once
 def test_the_target_is_neither_synced_nor_stale_after_a_resume(folder):
-    agents, seen = [], []
+    def weights_at_700(go):
+        seen = []
 
-    def watch(agent, tick):
-        if tick.env_step == 700 and agent not in agents:  # a reset is a second tick
-            agents.append(agent)
-            weights = agent.state.read().variables
-            seen.append({n: w for n, w in weights.items() if n.startswith(("target/", "online/"))})
+        def watch(agent, tick):
+            if tick.env_step == 700 and not seen:  # a reset is a second tick
+                seen.append(agent.state.read().variables)
 
-    interrupted(folder / "target", [699], watch)
-    train(config(), folder / "target_straight", on_tick=watch)
-    broken, straight = seen
+        go(watch)
+        return {n: w for n, w in seen[0].items() if n.startswith(("target/", "online/"))}
+
+    broken = weights_at_700(lambda watch: interrupted(folder / "target", [699], watch))
+    straight = weights_at_700(lambda watch: train(config(), folder / "straight", on_tick=watch))
     for name, weights in straight.items():
         np.testing.assert_array_equal(broken[name], weights)
     assert any(
