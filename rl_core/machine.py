@@ -16,6 +16,7 @@ from targetnet.rl_core.errors import MemoryLimitError, RlCoreError
 
 _CPUINFO = Path("/proc/cpuinfo")
 _WIDTHS = {"avx512f": "avx512", "avx2": "avx2"}  # the widest first
+_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # of Intel and AMD, and of Arm
 
 
 def processor() -> str:
@@ -33,6 +34,11 @@ def processor_features() -> str:
     """Returns the processor's model and everything that it can do, as the system tells it."""
     flags = re.search(r"^(?:flags|Features)\s*: (.+)", _told(), re.MULTILINE)
     return f"{_model()} {platform.machine()} {flags[1] if flags else ''}"
+
+
+def has_bfloat16() -> bool:
+    """Says whether the processor multiplies bfloat16 numbers itself."""
+    return not _BFLOAT16.isdisjoint(_told().split())
 
 
 def cores() -> int:

@@ -232,7 +232,10 @@ def values_at_the_bounds(cell):
 
 
 # What a value of a key needs beside it.
-NEEDED = {"hl_gauss": {"head": "categorical"}}
+NEEDED = {
+    "hl_gauss": {"head": "categorical"},
+    "bfloat16": {"network": "nature", "onednn": True},
+}
 
 
 def test_only_a_number_may_be_any_number_and_no_cell_is_cut():

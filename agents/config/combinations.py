@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from targetnet.agents.config.network_keys import FRAMES
 from targetnet.rl_core.hyperparameters import LARGEST_INT32
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def check_combinations(config: DqnConfig) -> None:
       ValueError: they do not; says which one to change.
     """
     _check_head(config)
+    if config.compute != "float32":
+        _check_compute(config)
     if config.is_built_with("sync_growth") and not isinstance(config.sync_period, int):
         raise ValueError(
             "sync_growth lengthens a sync_period that is a number; leave its schedule out, or "
@@ -74,6 +77,17 @@ def _check_wrapper_arguments(config: DqnConfig) -> None:
             f"env_wrapper_kwargs must be as many tables as env_wrapper has names, {wrappers}, got "
             f"{len(given)}; write {{}} where one takes nothing"
         )
+
+
+def _check_compute(config: DqnConfig) -> None:
+    asked = f"compute = {config.compute!r}"
+    if not {config.network, *config.part_networks.values()} & {*FRAMES}:
+        raise ValueError(
+            f"{asked} is for the networks {' and '.join(FRAMES)}, got {config.network!r}; leave it "
+            "out, or in a network of your own cast what goes into conv2d"
+        )
+    if not config.onednn:
+        raise ValueError(f"{asked} needs oneDNN's convolutions; set onednn = true")
 
 
 def _check_head(config: DqnConfig) -> None:

@@ -12,6 +12,7 @@ Size = Annotated[int, Field(ge=1)]
 # Default `hidden` of each network in targetnet.rl_core.networks, from its paper.
 HIDDEN = {"mlp": (256, 256), "minatar": (128,), "nature": (512,), "impala": (256,)}
 NETWORKS = tuple(HIDDEN)
+FRAMES = ("nature", "impala")  # of whole frames: their convolutions are most of an update
 
 
 class NetworkKeys(Settings):
@@ -46,6 +47,11 @@ class NetworkKeys(Settings):
         False,
         "layer normalization in the torso",
         papers=("Ba et al. 2016",),
+    )
+    compute: Literal["float32", "bfloat16"] = key(
+        "float32",
+        "what the convolutions of nature and impala compute in, with onednn; bfloat16 is faster on "
+        "a processor with AVX512_BF16 or AMX. Everything else stays float32, weights too",
     )
     byte_scale: Literal["bounds", "255"] = key(
         "bounds",

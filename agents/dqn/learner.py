@@ -22,6 +22,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.live_values import arm_name
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.network_keys import FRAMES
 from targetnet.agents.dqn.heads import head_of
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.network import is_learned
@@ -47,9 +48,6 @@ from targetnet.rl_core.optimizers.freeze import (
 from targetnet.rl_core.optimizers.packed_adam import AdamResult, LoopAdam, LoopMoments
 from targetnet.rl_core.random import Keys
 from targetnet.rl_core.replay import ReplayMemory
-
-# Networks of whole frames.
-FRAMES = ("nature", "impala")
 
 
 def fused_by_exempt_set(

@@ -54,9 +54,13 @@ def torso_of(config: DqnConfig, observed: ObservationForm) -> Callable[[Any], tf
     scope with the part's name, and everything else is flattened. Side by side they are the input
     of the dense layers.
     """
-    whole = TORSOS[config.network](config.hidden, normalise=config.layer_norm)
+
+    def of_name(name: str, hidden: Sequence[int]) -> Torso:
+        more = {} if name == "mlp" else {"compute": tf.as_dtype(config.compute)}
+        return TORSOS[name](hidden, normalise=config.layer_norm, **more)
+
     if not observed.parts:
-        return whole
+        return of_name(config.network, config.hidden)
     dense = mlp_torso(config.hidden, normalise=config.layer_norm)
     flat = mlp_torso(())
 
@@ -64,7 +68,7 @@ def torso_of(config: DqnConfig, observed: ObservationForm) -> Callable[[Any], tf
         features = []
         for part in observed.parts:
             name = network_of(config, part)
-            own = flat if name == "mlp" else TORSOS[name]((), normalise=config.layer_norm)
+            own = flat if name == "mlp" else of_name(name, ())
             with tf.variable_scope(part_scope(part.name)):
                 features.append(own(parts[part.name]))
         return dense(tf.concat(features, axis=1))

@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.learner import FRAMES, Learner
+from targetnet.agents.config.network_keys import FRAMES
+from targetnet.agents.dqn.learner import Learner
 from targetnet.agents.dqn.live_feeds import LiveFeeds, OwnFeeds
 from targetnet.agents.dqn.network_scopes import Networks
 from targetnet.agents.dqn.policy import Exploration, GreedyPolicy, Policy

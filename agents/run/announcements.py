@@ -18,6 +18,7 @@ from targetnet.agents.run.loop_runner import Repeat
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import Envs
 from targetnet.envs.spaces import where_masks_are
+from targetnet.rl_core.machine import has_bfloat16
 from targetnet.rl_core.networks.torsos import LEAST_SIDE
 from targetnet.rl_core.observation_parts import Part
 from targetnet.rl_core.replay import format_bytes
@@ -49,6 +50,7 @@ def announce(
         display.detail(memory_on_the_way(config, envs))
     for line in (
         "" if repeat else envs.not_repeated,
+        slower_than_float32(config),
         where_masks_are(envs.spaces, config.action_masks),
         *flattened_pictures(config, envs),
     ):
@@ -61,6 +63,16 @@ def announce(
             f"{config.eval_max_steps:,} env steps (eval_max_steps); for a limit: "
             "--set env_kwargs={max_episode_steps=1000}"
         )
+
+
+def slower_than_float32(config: DqnConfig) -> str:
+    """Returns a line if the processor has no instructions for what convolutions compute in."""
+    if config.compute == "float32" or has_bfloat16():
+        return ""
+    return (
+        f"this processor has no AVX512_BF16 or AMX, so compute = {config.compute!r} is much slower "
+        "than float32"
+    )
 
 
 def flattened_pictures(config: DqnConfig, envs: Envs) -> Iterator[str]:

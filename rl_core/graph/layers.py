@@ -138,6 +138,8 @@ def conv2d(
 ) -> tf.Tensor:
     """2-D convolution with bias: [B, H, W, C] -> [B, H', W', filters].
 
+    It computes in the dtype of its inputs; its weights are float32.
+
     Args:
       kernel: height and width of the filters.
       padding: "VALID" or "SAME".
@@ -157,21 +159,28 @@ def conv2d(
     with tf.variable_scope(name):
         w = _variable("w", [kernel, kernel, channels, filters], _uniform(fan_in, "w"))
         b = _variable("b", [filters], _uniform(fan_in, "b"))
+        w, b = in_dtype(w, inputs.dtype), in_dtype(b, inputs.dtype)
         return _built("conv2d", inputs, add_bias(convolve(inputs, w, stride, padding), b))
 
 
 def layer_norm(inputs: tf.Tensor, name: str, *, epsilon: float = 1e-5) -> tf.Tensor:
-    """Normalises the last dimension, then scales and shifts it; the shape stays.
+    """Normalises the last dimension, then scales and shifts it; shape and dtype stay.
 
-    Ba et al. (2016), https://arxiv.org/abs/1607.06450.
+    It computes in float32. Ba et al. (2016), https://arxiv.org/abs/1607.06450.
     """
     size = _known_last_dimension(inputs, None, f"layer_norm {name!r}")
     with tf.variable_scope(name):
         scale = _variable("scale", [size], tf.ones_initializer())
         offset = _variable("offset", [size], tf.zeros_initializer())
-        mean, variance = tf.nn.moments(inputs, axes=[-1], keepdims=True)
-        normal = (inputs - mean) * tf.rsqrt(variance + epsilon) * scale + offset
-        return _built("layer_norm", inputs, normal)
+        x = in_dtype(inputs, tf.float32)
+        mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
+        normal = (x - mean) * tf.rsqrt(variance + epsilon) * scale + offset
+        return _built("layer_norm", inputs, in_dtype(normal, inputs.dtype))
+
+
+def in_dtype(x: Any, dtype: tf.DType) -> Any:
+    """Casts a tensor or variable; one that has the dtype is returned as it is."""
+    return x if x.dtype == dtype else tf.cast(x, dtype)
 
 
 def _built(kind: str, inputs: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:

@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.graph.layers import Layer
 
-_PRODUCTS = ("Mul", "RealDiv")
+_KEEP_SHAPE = ("Mul", "RealDiv", "Cast")
 
 
 class HiddenLayer(NamedTuple):
@@ -90,7 +90,7 @@ def _keeps_units(op: tf.Operation, tensor: tf.Tensor, units: int) -> bool:
     if len(op.outputs) != 1 or op.outputs[0].shape.rank is None:
         return False
     last = op.outputs[0].shape[-1]
-    if op.type in _PRODUCTS:
+    if op.type in _KEEP_SHAPE:
         return bool(last == tensor.shape[-1])
     if not _is(op.inputs[0], tensor) or not last:
         return False

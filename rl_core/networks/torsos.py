@@ -1,4 +1,7 @@
-"""Torsos: networks from observations to features."""
+"""Torsos: networks from observations to features.
+
+Convolutions compute in the dtype `compute`, and everything else in float32, weights too.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Sequence
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.errors import ShapeError
-from targetnet.rl_core.graph.layers import conv2d, dense, layer_norm
+from targetnet.rl_core.graph.layers import conv2d, dense, in_dtype, layer_norm
 from targetnet.rl_core.networks.network import Torso
 
 # Convolutions: (filters, kernel, stride).
@@ -29,7 +32,9 @@ def mlp_torso(units: Sequence[int], *, normalise: bool = False) -> Torso:
     return lambda observation: _dense_layers(observation, units, normalise)
 
 
-def minatar_torso(units: Sequence[int] = (128,), *, normalise: bool = False) -> Torso:
+def minatar_torso(
+    units: Sequence[int] = (128,), *, normalise: bool = False, compute: tf.DType = tf.float32
+) -> Torso:
     """Returns a torso for MinAtar's 10x10 planes: [B, H, W, C] -> [B, units[-1]].
 
     One convolution with 16 filters of 3x3, then dense layers.
@@ -39,10 +44,12 @@ def minatar_torso(units: Sequence[int] = (128,), *, normalise: bool = False) -> 
     def convolutions(x: tf.Tensor) -> tf.Tensor:
         return tf.nn.relu(_normal(conv2d(x, *MINATAR, "conv_0"), normalise, "conv_norm_0"))
 
-    return _convolutional("minatar", 3, convolutions, units, normalise)
+    return _convolutional("minatar", 3, convolutions, units, normalise, compute)
 
 
-def nature_torso(units: Sequence[int] = (512,), *, normalise: bool = False) -> Torso:
+def nature_torso(
+    units: Sequence[int] = (512,), *, normalise: bool = False, compute: tf.DType = tf.float32
+) -> Torso:
     """Returns a torso for 84x84 Atari frames: [B, H, W, C] -> [B, units[-1]].
 
     Three convolutions, then dense layers.
@@ -55,10 +62,12 @@ def nature_torso(units: Sequence[int] = (512,), *, normalise: bool = False) -> T
             x = tf.nn.relu(_normal(x, normalise, f"conv_norm_{i}"))
         return x
 
-    return _convolutional("nature", LEAST_SIDE, convolutions, units, normalise)
+    return _convolutional("nature", LEAST_SIDE, convolutions, units, normalise, compute)
 
 
-def impala_torso(units: Sequence[int] = (256,), *, normalise: bool = False) -> Torso:
+def impala_torso(
+    units: Sequence[int] = (256,), *, normalise: bool = False, compute: tf.DType = tf.float32
+) -> Torso:
     """Returns a torso of residual convolutions and dense layers: [B, H, W, C] -> [B, units[-1]].
 
     The deep network of Espeholt et al. (2018), https://arxiv.org/abs/1802.01561, without LSTM.
@@ -79,7 +88,7 @@ def impala_torso(units: Sequence[int] = (256,), *, normalise: bool = False) -> T
                 x = residual(x, filters, f"residual_{i}_{block}")
         return tf.nn.relu(x)
 
-    return _convolutional("impala", 1, convolutions, units, normalise)
+    return _convolutional("impala", 1, convolutions, units, normalise, compute)
 
 
 def _convolutional(
@@ -88,6 +97,7 @@ def _convolutional(
     convolutions: Callable[[tf.Tensor], tf.Tensor],
     units: Sequence[int],
     normalise: bool,
+    compute: tf.DType,
 ) -> Torso:
     def torso(observation: tf.Tensor) -> tf.Tensor:
         shape = observation.shape.as_list()[1:]
@@ -96,7 +106,8 @@ def _convolutional(
                 f"the {name} network needs observations [H, W, C] of at least {side}x{side}, "
                 f"got {shape}"
             )
-        return _dense_layers(convolutions(observation), units, normalise)
+        features = in_dtype(convolutions(in_dtype(observation, compute)), tf.float32)
+        return _dense_layers(features, units, normalise)
 
     return torso
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from tensorflow.core.framework import graph_pb2, types_pb2
 
 import targetnet.agents.cli.policy_commands
 import targetnet.agents.cli.train_commands
@@ -231,6 +232,37 @@ def test_a_config_asks_for_onednn_and_every_command_of_the_run_keeps_to_it(
 def test_every_command_of_a_run_with_onednn_works_in_a_process_of_its_own(with_onednn):
     assert "identical" in in_a_process("replay", "a")
     in_a_process("eval", "a", "--episodes", "1")
+
+
+PICTURES = """
+import gymnasium as gym, numpy as np
+from gymnasium.spaces import Box
+
+class Pictures(gym.ObservationWrapper):
+    observation_space = Box(0, 255, (36, 36, 1), np.uint8)
+
+    def observation(self, observation):
+        return np.resize((observation * 100 + 128).astype(np.uint8), (36, 36, 1))
+
+gym.register("Pictures-v0", lambda **k: Pictures(gym.make("CartPole-v1", **k)))
+"""
+
+
+@pytest.mark.slow  # six processes, each with oneDNN
+def test_a_run_in_bfloat16_replays_to_the_same_bits_and_is_exported_without_it(here):
+    (here / "pictures.py").write_text(PICTURES)
+    given = {"network": "nature", "env_id": "pictures:Pictures-v0", "onednn": True}
+    for name, compute in [("rounded", "bfloat16"), ("exact", "float32")]:
+        settings = (SHORT | given | {"compute": compute}).items()
+        text = "\n".join(f"{k} = {json.dumps(v)}" for k, v in settings)
+        (here / f"{name}.toml").write_text(text)
+        in_a_process("train", f"{name}.toml", "--run", name)
+        assert "identical" in in_a_process("replay", name)
+    assert in_a_process("digest", "rounded") != in_a_process("digest", "exact")
+    in_a_process("export", "rounded", "out", "--to", "frozen")
+    graph = graph_pb2.GraphDef.FromString((here / "out" / "policy.pb").read_bytes())
+    convolutions = [node for node in graph.node if node.op == "Conv2D"]
+    assert {of.attr["T"].type for of in convolutions} == {types_pb2.DT_FLOAT}
 
 
 # What help and mistakes say of commands that are not imported.

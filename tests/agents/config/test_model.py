@@ -122,6 +122,14 @@ def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
             {"munchausen": True, "head": "categorical"},
             "munchausen needs head = 'scalar', 'quantile' or 'implicit', or loss = 'hl_gauss'",
         ),
+        (
+            {"compute": "bfloat16", "network": "minatar", "onednn": True},
+            "compute = 'bfloat16' is for the networks nature and impala, got 'minatar'; leave it",
+        ),
+        (
+            {"compute": "bfloat16", "part_networks": {"far": "nature"}},
+            "compute = 'bfloat16' needs oneDNN's convolutions; set onednn = true",
+        ),
     ],
     ids=lambda given: "-".join(given) if isinstance(given, dict) else "",
 )

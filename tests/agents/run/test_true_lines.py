@@ -11,8 +11,13 @@ from targetnet.agents.cli.main import main
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.loops.plain import Tick
-from targetnet.agents.run.announcements import bytes_outside, flattened_pictures
+from targetnet.agents.run.announcements import (
+    bytes_outside,
+    flattened_pictures,
+    slower_than_float32,
+)
 from targetnet.envs import make_envs
+from targetnet.rl_core import machine
 
 SHORT = {
     "env_id": "test/Shown-v0", "env_steps": 60, "hidden": (4,), "batch_size": 4,
@@ -115,6 +120,19 @@ def test_a_picture_that_is_flattened_is_told_with_its_inputs():
 )  # fmt: skip
 def test_nothing_is_told_of_what_is_no_picture_or_is_looked_at_as_one(space, settings):
     assert lines(space, **settings) == []
+
+
+def test_bfloat16_is_said_to_be_slow_where_the_processor_lacks_it(monkeypatch):
+    rounded = config(network="nature", compute="bfloat16", onednn=True)
+    for told, slow in [
+        ("flags : fpu avx512_bf16 avx2\n", False),
+        ("Features : fp asimd bf16\n", False),
+        ("flags : fpu avx512f avx512_vnni\n", True),
+    ]:
+        monkeypatch.setattr(machine, "_told", lambda told=told: told)
+        line = slower_than_float32(rounded)
+        assert ("no AVX512_BF16 or AMX" in line) == slow == bool(line)
+        assert slower_than_float32(config()) == ""
 
 
 def told(space, steps, byte, late=0, **settings):

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.benchmarks.scenarios.kinds import ALL, PEER, Bar, Scenario, Setting, Worker
+from tests.benchmarks.scenarios.kinds import (
+    ALL,
+    BFLOAT16,
+    NOT_EQUAL,
+    PEER,
+    Bar,
+    Scenario,
+    Setting,
+    Worker,
+)
 
 _ROWS = 20_000
 _ROWS_FOR_MEMORY = 100_000
@@ -41,6 +50,7 @@ def _sb3(rows: int, *tried: Setting) -> Worker:
 
 _ONEDNN: tuple[Setting, ...] = tuple({"threads": n, "with": "oneDNN"} for n in (1, 2, ALL))
 _ONE: Setting = {"threads": 1, "with": "oneDNN"}
+_TWO: tuple[Setting, ...] = ({**_ONE, "threads": 2},)
 
 ATARI: tuple[Scenario, ...] = (
     Scenario(
@@ -49,13 +59,22 @@ ATARI: tuple[Scenario, ...] = (
         "env steps/s",
         {
             "ours": _ours(4, 1, _ROWS, *_ONEDNN),
-            "ours, concurrent": _ours(64, 16, _ROWS, {**_ONE, "threads": 2}, loop="concurrent"),
+            "ours, concurrent": _ours(64, 16, _ROWS, *_TWO, loop="concurrent"),
+            BFLOAT16: _ours(4, 1, _ROWS, *_ONEDNN, compute="bfloat16"),
+            f"{BFLOAT16}, concurrent": _ours(
+                64, 16, _ROWS, *_TWO, loop="concurrent", compute="bfloat16"
+            ),
             "SB3": _sb3(_ROWS, *PEER),
         },
-        tuple(Bar(ours, "SB3", least=2) for ours in ("ours", "ours, concurrent")),
+        tuple(
+            Bar(f"{ours}{loop}", "SB3", least=2)
+            for ours in ("ours", BFLOAT16)
+            for loop in ("", ", concurrent")
+        ),
         seconds=5.0,
         note=_SAME + "The concurrent loop makes 16 updates during each 64 env steps, and both "
-        "sides may use all cores. Ours has oneDNN's convolutions, as the shipped config does.",
+        "sides may use all cores. Ours has oneDNN's convolutions, as the shipped config does."
+        + NOT_EQUAL,
     ),
     Scenario(
         "atari-memory",

@@ -80,3 +80,7 @@ class Scenario:
 PEER: tuple[Setting, ...] = ({"threads": 1}, {"threads": 2}, {"threads": ALL})
 _FLAGS = ("XLA's own", "ours")
 JAX = tuple({"flags": flags, **setting} for flags in _FLAGS for setting in PEER)
+
+# A worker of ours whose work is not equal, and what its page says of it.
+BFLOAT16 = "ours, in bfloat16"
+NOT_EQUAL = " In bfloat16 our convolutions round to 8 bits, and those of the other side do not."

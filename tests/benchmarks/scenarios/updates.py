@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.benchmarks.scenarios.kinds import ALL, PEER, Bar, Scenario, Setting, Worker
+from tests.benchmarks.scenarios.kinds import (
+    ALL,
+    BFLOAT16,
+    NOT_EQUAL,
+    PEER,
+    Bar,
+    Scenario,
+    Setting,
+    Worker,
+)
 from tests.benchmarks.scenarios.sides import CONFIG, learner
 
 # All that Tianshou's worker is told of the agent, in the words of our config.
@@ -60,11 +69,11 @@ def _prioritized(updates: int) -> Scenario:
 
 
 def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity: int) -> Scenario:
-    def of_ours(updates: int) -> Worker:
+    def of_ours(updates: int, **more: str) -> Worker:
         config = {
             "network": name, "batch_size": 32, "replay_capacity": capacity,
             "updates_per_learn": updates, "past_states": 0, "learning_rate": 2.5e-4,
-            "loss": "huber", "sync_period": 500,
+            "loss": "huber", "sync_period": 500, **more,
         }  # fmt: skip
         setup = {
             "kind": "learn", "config": config, "shape": shape, "dtype": dtype, "actions": 6,
@@ -72,8 +81,11 @@ def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity:
         }  # fmt: skip
         tried: tuple[Setting, ...] = tuple({"threads": n} for n in (1, 2, ALL))
         # Compiled updates have no operations that oneDNN could make.
-        if updates == 1 or name == "nature":
-            tried += tuple({"with": "oneDNN", **setting} for setting in tried)
+        with_onednn = tuple({"with": "oneDNN", **setting} for setting in tried)
+        if more:
+            tried = with_onednn
+        elif updates == 1 or name == "nature":
+            tried += with_onednn
         return Worker("ours", setup, tried=tried, updates=1)
 
     peer = {
@@ -81,6 +93,10 @@ def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity:
         "actions": 6, "batch_size": 32, "warm_up": 64,
     }  # fmt: skip
     names = {f"ours, K = {K}": of_ours(K) for K in (1, 16)}
+    note = ""
+    if name == "nature":
+        names[BFLOAT16] = of_ours(1, compute="bfloat16")
+        note = NOT_EQUAL
     return Scenario(
         name,
         title,
@@ -89,7 +105,7 @@ def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity:
         tuple(Bar(ours, "SB3", least=2) for ours in names),
         note="There is no env: the replay is full of random frames. Each worker runs with its "
         "best number of threads. oneDNN means `onednn = true`, which makes convolutions "
-        "faster and small layers slower.",
+        "faster and small layers slower." + note,
     )
 
 

@@ -148,6 +148,26 @@ def test_conv2d_by_hand_and_with_padding(evaluate):
     )
 
 
+def test_a_convolution_of_bfloat16_has_weights_of_float32(evaluate):
+    # bfloat16 has eight bits: 257 is 256 in it, and 1.01 is 1 + 1/128.
+    image = tf.cast(tf.constant([257.0, 4.0], shape=[1, 1, 2, 1]), tf.bfloat16)
+    with tf.variable_scope("net"):
+        y = tf.cast(conv2d(image, 1, 1, 1, "conv"), tf.float32)
+    put(evaluate, "net/conv", w=[[[[1.01]]]], b=[0])
+    np.testing.assert_array_equal(evaluate(y)[0, 0, :, 0], [256 + 2, 4 + 4 / 128])
+    (by_w,) = tf.gradients(y, [variables_in("net/conv")["w"]])
+    assert by_w.dtype == tf.float32 and evaluate(by_w).item() == 256 + 4
+
+
+def test_layer_norm_in_bfloat16_is_that_of_float32_rounded(evaluate):
+    x = tf.cast(tf.constant([[1.0, 2.0, 4.0]]), tf.bfloat16)
+    y = layer_norm(x, "norm")
+    mean, deviation = 7 / 3, np.sqrt(14 / 9 + 1e-5)
+    wanted = tf.cast((np.float32([[1, 2, 4]]) - mean) / deviation, tf.bfloat16)
+    assert y.dtype == tf.bfloat16
+    np.testing.assert_array_equal(*evaluate([tf.cast(of, tf.float32) for of in (y, wanted)]))
+
+
 def test_layer_norm_by_hand(evaluate):
     # Row 1: mean 2, variance 1. Row 2: mean 0, variance 100, so epsilon is lost in it.
     y = layer_norm(tf.constant([[1.0, 3.0], [-10.0, 10.0]]), "norm")

@@ -75,10 +75,11 @@ def test_filters_are_units_which_a_dense_layer_reads_once_for_each_place():
         "torso/conv_0": (16, None, ("torso/dense_0",)),
         "torso/dense_0": (6, None, ("head/q",)),
     }
-    network = q_network(nature_torso([6]), q_head(Streams(3)))
-    assert [*found(network, [84, 84, 4])] == [
-        "torso/conv_0", "torso/conv_1", "torso/conv_2", "torso/dense_0",
-    ]  # fmt: skip
+    for compute in (tf.float32, tf.bfloat16):
+        network = q_network(nature_torso([6], compute=compute), q_head(Streams(3)))
+        assert [*found(network, [84, 84, 4])] == [
+            "torso/conv_0", "torso/conv_1", "torso/conv_2", "torso/dense_0",
+        ]  # fmt: skip
 
 
 @pytest.mark.parametrize("normalise", [False, True])

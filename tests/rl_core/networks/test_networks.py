@@ -355,6 +355,23 @@ def test_a_torso_for_pictures_has_the_weights_of_its_paper(evaluate, torso, shap
     assert np.isfinite(evaluate(features)).all()
 
 
+@pytest.mark.parametrize("make", [nature_torso, impala_torso])
+def test_convolutions_in_bfloat16_round_and_all_else_stays_float32(evaluate, make):
+    x = tf.constant(np.random.default_rng(0).random([2, 36, 36, 4], np.float32))
+    with tf.variable_scope("torso"):
+        exact = make((8,), normalise=True)(x)
+    before = len(tf.get_default_graph().get_operations())
+    with tf.variable_scope("torso", reuse=True):
+        rounded = make((8,), normalise=True, compute=tf.bfloat16)(x)
+    added = tf.get_default_graph().get_operations()[before:]
+    kinds = {(op.type, op.inputs[0].dtype) for op in added if op.type in ("Conv2D", "MatMul")}
+    assert kinds == {("Conv2D", tf.bfloat16), ("MatMul", tf.float32)}
+    by_weights = tf.gradients(tf.square(rounded), tf.trainable_variables())
+    assert {of.dtype for of in by_weights} == {tf.float32}
+    one, other = evaluate([exact, rounded])
+    assert 0 < np.abs(one - other).max() < 0.05 * np.abs(one).max()
+
+
 @pytest.mark.parametrize("shape", [(4,), (10, 10), (20, 20, 4)])
 def test_a_picture_that_is_too_small_or_none_is_refused_in_one_line(shape):
     with tf.Graph().as_default(), pytest.raises(ShapeError) as caught:
