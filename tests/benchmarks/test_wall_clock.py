@@ -44,7 +44,8 @@ def row(library, seed, seconds, *, env_id="CartPole-v1", jobs=1, sitting=7, bega
     """A seed that took that long; one that never reached the mark, if it is negative."""
     return {
         "asked": asked(env_id=env_id, seed=seed, period=2_500, episodes=20, env_steps=500_000),
-        "library": library, "jobs": jobs, "sitting": sitting, "processor": "A Processor, avx2",
+        "library": library, "jobs": jobs, "warm": False, "sitting": sitting,
+        "processor": "A Processor, avx2",
         "commit": "abc1234", "date": "2026-01-02", "remark": "", "reached": seconds > 0,
         "began": began,
         "seconds": abs(seconds), "evaluating": 1.5, "env_steps": int(1_000 * abs(seconds)),
@@ -84,6 +85,15 @@ def test_a_batch_ends_with_its_last_process():
     assert "| ours | 2 of 3 | not in one go | not in one go | 30.0 s |" in as_markdown(rows)
 
 
+def test_what_found_a_cache_is_a_table_and_a_command_of_its_own():
+    page = as_markdown([row("ours", 0, 9.0), row("ours", 0, 5.0, warm=True), row("sb3", 0, 7.0)])
+    cold, warm = page.split("\n\nWith what an earlier process had compiled and stored:\n\n")
+    assert "| ours | 1 of 1 | 9.0 s |" in cold and "| Stable-Baselines3 | 1 of 1 | 7.0 s |" in cold
+    assert "| ours | 1 of 1 | 5.0 s |" in warm and "| Stable-Baselines3 |" not in warm
+    assert "wall_clock\npython -m tests.benchmarks.wall_clock --only ours --warm\n```" in page
+    assert page.count("<details>") == 2
+
+
 def test_the_page_is_what_its_rows_say():
     """Of all that was measured: each table, command, remark and setting."""
     folder = PEERS.parents[2] / "docs"
@@ -109,7 +119,7 @@ from until_mark import from_command_line
 watch = from_command_line()
 seed = watch.asked["seed"]
 with open({calls!r}, "a") as calls:
-    calls.write(f"{{seed}}\\n")
+    calls.write(f"{{seed}}{{'' if 'TARGETNET_XLA_CACHE' in os.environ else 'w'}}\\n")
 while not watch.over:
     if seed == 3 and watch.due > 2_500:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -159,6 +169,13 @@ def test_each_process_leaves_a_row_and_is_not_measured_again(fake, tmp_path):
     assert command_of(tmp_path).finished()["CartPole-v1-ours-4-2-at-once"]["jobs"] == 2
 
 
+def test_what_fills_a_cache_leaves_no_row(fake, tmp_path):
+    assert fake(seeds=2, first_seed=5, warm=True) == 0
+    assert (tmp_path / "calls").read_text().split() == ["4w", "5w", "6w"]
+    names = [f"CartPole-v1-ours-{seed}-warm" for seed in (5, 6)]
+    assert list(command_of(tmp_path).finished()) == names
+
+
 def test_a_killed_process_leaves_no_row_and_the_others_go_on(fake, tmp_path):
     assert fake(seeds=2, first_seed=3) == 1
     assert list(command_of(tmp_path).finished()) == ["CartPole-v1-ours-4"]
@@ -199,7 +216,7 @@ def test_one_at_a_time_libraries_take_turns_and_several_at_once_are_of_one(tmp_p
     both = [command_of(tmp_path, seeds=2, jobs=jobs) for jobs in (1, 2)]
     alone, together = (command._groups(envs, libraries) for command in both)
     assert [of[1:3] for of in alone[0][:4]] == [
-        ("ours", 2000), ("sb3", 2000), ("sb3", 2001), ("ours", 2001)
+        ("ours", 2100), ("sb3", 2100), ("sb3", 2101), ("ours", 2101)
     ]  # fmt: skip
     assert [len(group) for group in alone] == [8]
     assert [[*{of[:2] for of in group}] for group in together] == [

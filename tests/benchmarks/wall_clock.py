@@ -1,7 +1,8 @@
 """The command that measures how long users wait until an agent plays well, and writes the page.
 
     python -m tests.benchmarks.wall_clock                          # docs/results/wall_clock.md
-    python -m tests.benchmarks.wall_clock --envs CartPole-v1 --only ours sb3 --jobs 2
+    python -m tests.benchmarks.wall_clock --jobs 2                 # several at once
+    python -m tests.benchmarks.wall_clock --warm                   # what is compiled is stored
 
 Every seed of every library is a process of its own. The clock runs from the start of the process
 to the end of the first greedy evaluation whose mean return reaches the env's mark. What was
@@ -71,6 +72,13 @@ LIBRARIES = {
     "sbx": ("until_sb3.py", "sbx"),
     "cleanrl-jax": ("until_cleanrl_jax.py", "jax"),
 }
+# Without a cache each process compiles; with one, JAX stores small and quick compilations too.
+_COLD = ["TARGETNET_XLA_CACHE=off", "JAX_ENABLE_COMPILATION_CACHE=false"]
+_WARM = [
+    "-u", "TARGETNET_XLA_CACHE", "XDG_CACHE_HOME={0}",
+    "JAX_COMPILATION_CACHE_DIR={0}/jax",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1",
+]  # fmt: skip
 assert LIBRARIES.keys() == NAMES.keys()
 
 
@@ -81,10 +89,11 @@ class _Seed(NamedTuple):
     library: str
     number: int
     jobs: int
+    warm: bool
 
     def __str__(self) -> str:
         at_once = f"-{self.jobs}-at-once" if self.jobs > 1 else ""
-        return f"{self.env_id}-{self.library}-{self.number}{at_once}"
+        return f"{self.env_id}-{self.library}-{self.number}{at_once}{'-warm' * self.warm}"
 
     @property
     def venv(self) -> str:
@@ -118,13 +127,15 @@ class WallClock:
     envs: tuple[str, ...] = ()
     """Env ids; by default all."""
     only: tuple[str, ...] = ()
-    """Libraries; by default all."""
+    """Libraries; by default all, or with --warm all but sb3, which compiles nothing."""
     seeds: int = 10
     """Number of seeds."""
-    first_seed: int = 2000
+    first_seed: int = 2100
     """The first one; the others follow it."""
     jobs: int = 1
     """Processes at work at once, all of the same library if they are more than one."""
+    warm: bool = False
+    """Each process finds what one before it has compiled, which is not measured."""
     rows: Path = _ROWS
     """File of what was measured, all of which is on the page: of another processor, another one."""
     out: Path = Path("results/wall_clock")
@@ -134,7 +145,8 @@ class WallClock:
 
     def __call__(self, console: Console) -> int:
         envs = chosen_names("env", self.envs, ENVS)
-        libraries = chosen_names("library", self.only, LIBRARIES)
+        known = {name: of for name, of in LIBRARIES.items() if name != "sb3" or not self.warm}
+        libraries = chosen_names("library", self.only, known)
         if min(self.seeds, self.jobs) < 1:
             raise RlCoreError(f"--seeds and --jobs must be at least 1, got {self.seeds, self.jobs}")
         groups = self._groups(envs, libraries)
@@ -144,13 +156,18 @@ class WallClock:
         for group in groups:
             sitting = {
                 "jobs": self.jobs,
+                "warm": self.warm,
                 "sitting": round(time.time()),
                 "processor": processor(),
                 "commit": commit(),
                 "date": time.strftime("%Y-%m-%d"),
                 "remark": self.remark,
             }
-            jobs = [self._job(seed, sitting) for seed in group if seed.venv not in failed]
+            can = [seed for seed in group if seed.venv not in failed]
+            jobs = [self._job(seed, sitting) for seed in can]
+            if self.warm:  # one of each compiles, and leaves no row
+                first = {of[:2]: of._replace(number=self.first_seed - 1) for of in can}
+                jobs = [self._job(seed, None) for seed in first.values()] + jobs
             ended = run_jobs(jobs, self.jobs, console)
             if ended.signal:
                 raise KeyboardInterrupt
@@ -167,10 +184,10 @@ class WallClock:
         """Returns the rows by their names."""
         found = {}
         for _, row in read_rows(self.rows):
-            if not row.keys() >= {"asked", "library", "jobs", "seconds", "versions"}:
+            if not row.keys() >= {"asked", "library", "jobs", "warm", "seconds", "versions"}:
                 raise RlCoreError(f"{self.rows} has rows of another command")
-            asked = row["asked"]
-            found[str(_Seed(asked["env_id"], row["library"], asked["seed"], row["jobs"]))] = row
+            asked, how = row["asked"], (row["jobs"], row["warm"])
+            found[str(_Seed(asked["env_id"], row["library"], asked["seed"], *how))] = row
         return found
 
     def _groups(self, envs: Sequence[str], libraries: Sequence[str]) -> list[list[_Seed]]:
@@ -182,7 +199,7 @@ class WallClock:
         """
         numbers = range(self.first_seed, self.first_seed + self.seeds)
         seeds = [
-            _Seed(env_id, library, number, self.jobs)
+            _Seed(env_id, library, number, self.jobs, self.warm)
             for env_id in envs
             for number in numbers
             for library in _from(number, libraries)
@@ -211,24 +228,27 @@ class WallClock:
                 )
         return True
 
-    def _job(self, seed: _Seed, sitting: Mapping[str, Any]) -> Job:
-        about = {"library": seed.library, **sitting}
+    def _job(self, seed: _Seed, sitting: Mapping[str, Any] | None) -> Job:
         log = (self.out / "logs" / f"{seed}.log").absolute()
         path = log.with_suffix(".json")
         program = str(_PEERS / LIBRARIES[seed.library][0])
         # -E: variables such as PYTHONPATH are for this process, and mean nothing to a peer's.
-        command = [str(python_of(self.out, seed.venv)), "-E", program]
+        caches = str((self.out / "caches" / seed.library).absolute())
+        command = ["env", *(of.format(caches) for of in (_WARM if seed.warm else _COLD))]
+        command += [str(python_of(self.out, seed.venv)), "-E", program]
         command += [json.dumps(seed.asked), str(path)]
         name = f"{seed.library} {seed.env_id} seed {seed.number}"
+        about = None if sitting is None else {"library": seed.library, **sitting}
         return Job(name, command, log, lambda: progress_in(log), lambda: self._keep(path, about))
 
-    def _keep(self, path: Path, about: Mapping[str, Any]) -> None:
-        """Stores the row that a process has written."""
+    def _keep(self, path: Path, about: Mapping[str, Any] | None) -> None:
+        """Stores the row that a process has written; None of one that is not measured."""
         try:
             row = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise RlCoreError(f"cannot use {path}: {in_one_line(error)}") from None
-        append_rows(self.rows, [{"asked": row["asked"], **about, **row}])
+        if about is not None:
+            append_rows(self.rows, [{"asked": row["asked"], **about, **row}])
         path.unlink()
 
 

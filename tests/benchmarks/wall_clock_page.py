@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.experiments.results.page import in_toml
 from targetnet.rl_core.errors import RlCoreError
 
@@ -25,6 +26,7 @@ _LEAD = """# How long until it plays well
 
 Seconds from the start of a process to its first greedy evaluation whose mean return reaches the
 env's mark. [At the end](#how-it-was-made) it says what each side had."""
+_FOUND = "With what an earlier process had compiled and stored:"
 _METHOD = """## How it was made
 
 Made by
@@ -39,8 +41,9 @@ Time is that of the wall clock, from the start of a process (its imports and all
 count) to the end of the first greedy evaluation whose mean return reaches the env's mark. The
 evaluations are part of the wait, and the same for all: as often, as many episodes, ten envs at a
 time. *Without evaluations* leaves them out. A seed is a process of its own, and one of ours is a
-whole run, with its checkpoints and curves. Ours is the shipped config of each env, tuned on seeds
-below 1000 and on 4242, and measured before on 1000 to 1029; SB3 has the settings of
+whole run, with its checkpoints and curves. Each compiles what it needs, unless a table says that
+what an earlier process had compiled was stored (ours and JAX have such a cache, PyTorch compiles
+nothing). Ours is the shipped config of each env, tuned on seeds below 1000; SB3 has the settings of
 rl-baselines3-zoo for each env. Schedules keep the length that they have there, though a run may be
 longer.
 
@@ -72,25 +75,34 @@ def as_markdown(rows: Sequence[Row], options: str = "") -> str:
     together = [row for row in rows if row["jobs"] > 1]
     parts = [_LEAD]
     for env_id, of_env in _by(alone, lambda row: row["asked"]["env_id"]).items():
-        parts += [f"## {env_id}", _wanted(of_env), _table(of_env), *_settings(of_env)]
+        cold, warm = (
+            [row for row in of_env if row["warm"] == is_warm] for is_warm in (False, True)
+        )
+        parts += [f"## {env_id}", _wanted(of_env)]
+        parts += [_table(cold)] if cold else []
+        parts += [_FOUND, _table(warm)] if warm else []
+        parts += _settings(of_env)
     for jobs, of_jobs in sorted(_by(together, lambda row: row["jobs"]).items()):
         parts += [f"## Several at once: {jobs}", f"{_when(of_jobs)}.{_remark(of_jobs)}"]
         for env_id, of_env in _by(of_jobs, lambda row: row["asked"]["env_id"]).items():
             parts += [f"### {env_id}, {jobs} at once", _wanted(of_env), _batches(of_env)]
-            parts += _settings(of_env)
+            parts += [text for text in _settings(of_env) if text not in parts]
     parts.append(_method(rows, options))
     return "\n\n".join(parts) + "\n"
 
 
 def _method(rows: Sequence[Row], options: str) -> str:
-    by_jobs = _by(rows, lambda row: row["jobs"])
-    alone = by_jobs.get(1, [])
+    kinds = _by(rows, lambda row: (row["jobs"], row["warm"]))
+    commands = [
+        _command(jobs, warm, own, rows, options) for (jobs, warm), own in sorted(kinds.items())
+    ]
+    alone = [row for row in rows if row["jobs"] == 1]
     return _METHOD.format(
-        command="\n".join(_command(jobs, by_jobs[jobs], rows, options) for jobs in sorted(by_jobs)),
+        command="\n".join(commands),
         processors="; ".join(_different(rows, "processor")),
         conditions=_when(alone or rows),
         remark=_remark(alone),
-        at_once=_AT_ONCE if by_jobs.keys() - {1} else "",
+        at_once=_AT_ONCE if len(alone) < len(rows) else "",
     ).rstrip("\n")
 
 
@@ -105,7 +117,7 @@ def _remark(rows: Sequence[Row]) -> str:
     return "".join(f"\n\n{remark}" for remark in _different(rows, "remark") if remark)
 
 
-def _command(jobs: int, own: Sequence[Row], rows: Sequence[Row], options: str) -> str:
+def _command(jobs: int, warm: bool, own: Sequence[Row], rows: Sequence[Row], options: str) -> str:
     """Returns the command that measured some of the rows."""
     words = [_COMMAND, *options.split()]
     envs = [list(_by(some, lambda row: row["asked"]["env_id"])) for some in (own, rows)]
@@ -113,6 +125,7 @@ def _command(jobs: int, own: Sequence[Row], rows: Sequence[Row], options: str) -
     for option, (here, all_of_them) in (("--envs", envs), ("--only", libraries)):
         words += [option, *here] if set(here) < set(all_of_them) else []
     words += ["--jobs", str(jobs)] if jobs > 1 else []
+    words += ["--warm"] if warm else []
     return " ".join(words)
 
 
@@ -159,8 +172,11 @@ def _batches(rows: Sequence[Row]) -> str:
 
 
 def _settings(rows: Sequence[Row]) -> list[str]:
-    """Folded up: of each library the settings, where they are from, and versions."""
-    found = []
+    """Folded up: of each library the settings, where they are from, and versions.
+
+    Of ours those that are not the defaults.
+    """
+    found, defaults_of_ours = [], DqnConfig().model_dump(mode="json")
     for library, own in _by_library(rows).items():
         first = own[0]
         env_id, source = first["asked"]["env_id"], first["source"]
@@ -172,7 +188,10 @@ def _settings(rows: Sequence[Row]) -> list[str]:
                 for row in own
             )
         )
-        lines = "\n".join(f"{name} = {in_toml(v)}" for name, v in first["settings"].items())
+        settings = first["settings"]
+        if library == "ours":
+            settings = {n: v for n, v in settings.items() if v != defaults_of_ours.get(n)}
+        lines = "\n".join(f"{name} = {in_toml(v)}" for name, v in settings.items())
         found.append(
             f"<details><summary>{NAMES[library]} on {env_id}: settings</summary>\n\nFrom {linked}"
             f".{defaults} With {versions}.\n\n```toml\n{lines}\n```\n\n</details>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
@@ -13,7 +12,6 @@ from typing import Any
 from until_mark import Watch, from_command_line
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-os.environ["TARGETNET_XLA_CACHE"] = "off"  # every process compiles
 _SETTINGS_OF_THE_CLOCK = ("seed", "env_steps", "eval_period", "eval_episodes")
 
 
