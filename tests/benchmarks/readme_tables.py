@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.performance_page import as_table, ratio_to_their_best, spread_of
+from tests.benchmarks.scenarios.kinds import BFLOAT16
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 PROCESSORS = {"AVX-512": "performance_avx512.json", "AVX2": "performance_avx2.json"}
@@ -65,10 +66,19 @@ ARITHMETIC: Sequence[Row] = (
         "MLP 256-256, batch 256, one update per env step / Stable-Baselines3, CleanRL's JAX DQN",
         [("large-mlp", _K1, "SB3"), ("large-mlp", _K1, "CleanRL's JAX DQN")],
     ),
+    ("the same, 16 updates at once / CleanRL's", [("large-mlp", _K16, "CleanRL's JAX DQN")]),
     ("updates of the Nature network / Stable-Baselines3", [("nature", _K1, "SB3")]),
     (
         "Pong, the whole loop, plain and concurrent / Stable-Baselines3",
         [("atari", "ours", "SB3"), ("atari", "ours, concurrent", "SB3")],
+    ),
+    (
+        "Nature, Pong, Pong concurrent in bfloat16 / Stable-Baselines3 in float32",
+        [
+            ("nature", BFLOAT16, "SB3"),
+            ("atari", BFLOAT16, "SB3"),
+            ("atari", f"{BFLOAT16}, concurrent", "SB3"),
+        ],
     ),
     (
         "own memory of a CartPole run, of a replay of Pong / Stable-Baselines3's (less is better)",
@@ -83,10 +93,7 @@ ARITHMETIC: Sequence[Row] = (
 
 def as_markdown(rows: Sequence[Row], measured: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns a table of `rows`; `measured` has the scenarios of each kind of processor."""
-    lines = [
-        [what, *(", ".join(_ratio(of, *ratio) for ratio in ratios) for of in measured.values())]
-        for what, ratios in rows
-    ]
+    lines = [[what, *(_ratios(of, ratios) for of in measured.values())] for what, ratios in rows]
     return as_table(["ours / theirs", *measured], lines)
 
 
@@ -111,8 +118,13 @@ def measured() -> dict[str, Any]:
     }
 
 
-def _ratio(scenarios: Mapping[str, Any], name: str, of: str, to: str) -> str:
-    return f"{ratio_to_their_best(scenarios[name], _bar(scenarios[name], of, to)):.2f}"
+def _ratios(scenarios: Mapping[str, Any], ratios: Sequence[tuple[str, str, str]]) -> str:
+    found = []
+    for name, of, to in ratios:
+        if of not in scenarios[name]["workers"]:
+            return "not measured"
+        found.append(ratio_to_their_best(scenarios[name], _bar(scenarios[name], of, to)))
+    return ", ".join(f"{ratio:.2f}" for ratio in found)
 
 
 def _bar(scenario: Mapping[str, Any], of: str, to: str) -> Mapping[str, Any]:
