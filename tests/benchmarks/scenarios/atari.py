@@ -50,6 +50,7 @@ def _sb3(rows: int, *tried: Setting) -> Worker:
 
 _ONEDNN: tuple[Setting, ...] = tuple({"threads": n, "with": "oneDNN"} for n in (1, 2, ALL))
 _ONE: Setting = {"threads": 1, "with": "oneDNN"}
+_ROUNDED: Setting = {"compute": "bfloat16", "onednn": True}
 _TWO: tuple[Setting, ...] = ({**_ONE, "threads": 2},)
 
 ATARI: tuple[Scenario, ...] = (
@@ -60,10 +61,8 @@ ATARI: tuple[Scenario, ...] = (
         {
             "ours": _ours(4, 1, _ROWS, *_ONEDNN),
             "ours, concurrent": _ours(64, 16, _ROWS, *_TWO, loop="concurrent"),
-            BFLOAT16: _ours(4, 1, _ROWS, *_ONEDNN, compute="bfloat16"),
-            f"{BFLOAT16}, concurrent": _ours(
-                64, 16, _ROWS, *_TWO, loop="concurrent", compute="bfloat16"
-            ),
+            BFLOAT16: _ours(4, 1, _ROWS, *_ONEDNN, **_ROUNDED),
+            f"{BFLOAT16}, concurrent": _ours(64, 16, _ROWS, *_TWO, loop="concurrent", **_ROUNDED),
             "SB3": _sb3(_ROWS, *PEER),
         },
         tuple(

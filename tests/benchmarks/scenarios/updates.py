@@ -69,7 +69,7 @@ def _prioritized(updates: int) -> Scenario:
 
 
 def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity: int) -> Scenario:
-    def of_ours(updates: int, **more: str) -> Worker:
+    def of_ours(updates: int, **more: Any) -> Worker:
         config = {
             "network": name, "batch_size": 32, "replay_capacity": capacity,
             "updates_per_learn": updates, "past_states": 0, "learning_rate": 2.5e-4,
@@ -95,7 +95,7 @@ def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity:
     names = {f"ours, K = {K}": of_ours(K) for K in (1, 16)}
     note = ""
     if name == "nature":
-        names[BFLOAT16] = of_ours(1, compute="bfloat16")
+        names[BFLOAT16] = of_ours(1, compute="bfloat16", onednn=True)
         note = NOT_EQUAL
     return Scenario(
         name,
