@@ -17,7 +17,6 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: train test test-slow bench performance wall-clock results defaults variants reach check format hooks docs site dist clean
 
-# Seed 1: where a processor has no AVX-512, seed 0 ends at 471, just below what counts as solved.
 train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --seed 1 --board
 
