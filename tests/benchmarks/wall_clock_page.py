@@ -190,7 +190,9 @@ def _settings(rows: Sequence[Row]) -> list[str]:
         )
         settings = first["settings"]
         if library == "ours":
-            settings = {n: v for n, v in settings.items() if v != defaults_of_ours.get(n)}
+            settings = {
+                n: v for n, v in settings.items() if n == "env_id" or v != defaults_of_ours.get(n)
+            }
         lines = "\n".join(f"{name} = {in_toml(v)}" for name, v in settings.items())
         found.append(
             f"<details><summary>{NAMES[library]} on {env_id}: settings</summary>\n\nFrom {linked}"
