@@ -100,6 +100,16 @@ def test_unless_wanted_no_statistics_are_given_and_the_updates_are_made_all_the_
     assert head == (10 if exempt else close_to(10 - updates / 2))
 
 
+def test_statistics_of_a_loop_need_no_second_call_which_takes_long_to_make(engine, monkeypatch):
+    steps, made = Steps(engine, [NONE]), []
+    make = engine._raw_callable
+    monkeypatch.setattr(engine, "_raw_callable", lambda *of: made.append(of) or make(*of))
+    assert steps.run(NONE, 4, wanted=True)[0] == close_to(17)
+    assert steps.run(NONE, 4) is None
+    loops = [of for of in made if len(of[1]) == 2]  # fed the number of updates too
+    assert len(loops) == 1
+
+
 def test_a_phase_of_one_is_a_single_call(engine):
     steps = Steps(engine, [NONE])
     steps.run(NONE, 1)
