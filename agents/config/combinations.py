@@ -81,11 +81,13 @@ def _check_wrapper_arguments(config: DqnConfig) -> None:
 
 def _check_compute(config: DqnConfig) -> None:
     asked = f"compute = {config.compute!r}"
-    if not {config.network, *config.part_networks.values()} & {*FRAMES}:
+    if config.network not in FRAMES:
         raise ValueError(
             f"{asked} is for the networks {' and '.join(FRAMES)}, got {config.network!r}; leave it "
             "out, or in a network of your own cast what goes into conv2d"
         )
+    if config.loop == "compiled":
+        raise ValueError(f"{asked} is slower in loop = 'compiled'; leave one out")
     if not config.onednn:
         raise ValueError(f"{asked} needs oneDNN's convolutions; set onednn = true")
 

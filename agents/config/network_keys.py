@@ -50,8 +50,8 @@ class NetworkKeys(Settings):
     )
     compute: Literal["float32", "bfloat16"] = key(
         "float32",
-        "what the convolutions of nature and impala compute in, with onednn; bfloat16 is faster on "
-        "a processor with AVX512_BF16 or AMX. Everything else stays float32, weights too",
+        "what is computed in from the first to the last convolution of nature and impala; bfloat16 "
+        "needs onednn, and is faster on a processor with AVX512_BF16 or AMX",
     )
     byte_scale: Literal["bounds", "255"] = key(
         "bounds",

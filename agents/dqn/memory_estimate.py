@@ -223,6 +223,8 @@ def _state_size(config: DqnConfig) -> int:
 def _torso_size(config: DqnConfig, observation_shape: Sequence[int]) -> tuple[NetworkSize, int]:
     """Size of the torso with its dense layers, and its features."""
     weights, units, features = _torso(config, tuple(observation_shape))
+    if config.compute == "bfloat16":
+        units //= 2  # two fit into a float
     if config.network in NETWORKS:
         for width in config.hidden:
             weights += _dense(features, width) + 2 * width * config.layer_norm

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.network_keys import FRAMES
 from targetnet.agents.dqn.heads import head_of
 from targetnet.agents.dqn.normalizer import NORMALIZE, normalized
 from targetnet.agents.dqn.own_network import OwnNetwork
@@ -56,7 +57,7 @@ def torso_of(config: DqnConfig, observed: ObservationForm) -> Callable[[Any], tf
     """
 
     def of_name(name: str, hidden: Sequence[int]) -> Torso:
-        more = {} if name == "mlp" else {"compute": tf.as_dtype(config.compute)}
+        more = {"compute": tf.as_dtype(config.compute)} if name in FRAMES else {}
         return TORSOS[name](hidden, normalise=config.layer_norm, **more)
 
     if not observed.parts:

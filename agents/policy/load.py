@@ -151,6 +151,8 @@ class LoadedPolicy:
             shapes = zip(envs.parts, envs.spaces.given_shapes, strict=True)
             self.observation_shape = {part.name: shape for part, shape in shapes}
         self._closed, self._engine = False, Engine(threads=config.threads)
+        if not self._engine.has_onednn:  # without it bfloat16 is slow
+            config = config.model_copy(update={"compute": "float32"})
         with self._engine.building():
             tensors = build_policy(config, envs, learned.live, packed=True)
             weights = ScopeWeights(self._engine, SCOPE)

@@ -2,7 +2,7 @@
 
 Nothing is added to the graph. A layer is found if it is sure which weights are a unit's own: built
 by targetnet.rl_core.graph.layers, perhaps normalised, then rectified, and read by nothing but other
-such layers, perhaps flattened or multiplied elementwise on the way.
+such layers, perhaps flattened, cast or multiplied elementwise on the way.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Torsos: networks from observations to features.
 
-Convolutions compute in the dtype `compute`, and everything else in float32, weights too.
+All that is between the first and the last convolution has the dtype `compute`. Weights, their
+gradients and dense layers are float32.
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ def mlp_torso(units: Sequence[int], *, normalise: bool = False) -> Torso:
     return lambda observation: _dense_layers(observation, units, normalise)
 
 
-def minatar_torso(
-    units: Sequence[int] = (128,), *, normalise: bool = False, compute: tf.DType = tf.float32
-) -> Torso:
+def minatar_torso(units: Sequence[int] = (128,), *, normalise: bool = False) -> Torso:
     """Returns a torso for MinAtar's 10x10 planes: [B, H, W, C] -> [B, units[-1]].
 
     One convolution with 16 filters of 3x3, then dense layers.
@@ -44,7 +43,7 @@ def minatar_torso(
     def convolutions(x: tf.Tensor) -> tf.Tensor:
         return tf.nn.relu(_normal(conv2d(x, *MINATAR, "conv_0"), normalise, "conv_norm_0"))
 
-    return _convolutional("minatar", 3, convolutions, units, normalise, compute)
+    return _convolutional("minatar", 3, convolutions, units, normalise)
 
 
 def nature_torso(
@@ -97,7 +96,7 @@ def _convolutional(
     convolutions: Callable[[tf.Tensor], tf.Tensor],
     units: Sequence[int],
     normalise: bool,
-    compute: tf.DType,
+    compute: tf.DType = tf.float32,
 ) -> Torso:
     def torso(observation: tf.Tensor) -> tf.Tensor:
         shape = observation.shape.as_list()[1:]

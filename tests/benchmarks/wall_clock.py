@@ -149,6 +149,8 @@ class WallClock:
         libraries = chosen_names("library", self.only, known)
         if min(self.seeds, self.jobs) < 1:
             raise RlCoreError(f"--seeds and --jobs must be at least 1, got {self.seeds, self.jobs}")
+        if self.warm and self.jobs > 1:
+            raise RlCoreError("--warm needs --jobs 1: the first process has to end before others")
         groups = self._groups(envs, libraries)
         wanted = [seed.venv for group in groups for seed in group]
         failed = make_venvs(wanted, self.out, console)

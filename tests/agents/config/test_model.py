@@ -127,7 +127,15 @@ def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
             "compute = 'bfloat16' is for the networks nature and impala, got 'minatar'; leave it",
         ),
         (
-            {"compute": "bfloat16", "part_networks": {"far": "nature"}},
+            {"compute": "bfloat16", "part_networks": {"far": "nature"}, "onednn": True},
+            "compute = 'bfloat16' is for the networks nature and impala, got 'mlp'; leave it out",
+        ),
+        (
+            {"compute": "bfloat16", "network": "impala", "onednn": True, "loop": "compiled"},
+            "compute = 'bfloat16' is slower in loop = 'compiled'; leave one out",
+        ),
+        (
+            {"compute": "bfloat16", "network": "nature"},
             "compute = 'bfloat16' needs oneDNN's convolutions; set onednn = true",
         ),
     ],

@@ -101,6 +101,19 @@ def test_what_is_built_for_xla_is_the_same_convolution(evaluate, kernel, stride,
     assert_same_with_gradients(evaluate, other, plain, inputs)
 
 
+def test_what_is_built_for_xla_is_the_same_convolution_in_bfloat16(evaluate):
+    x = np.random.default_rng(0).normal(size=(2, 7, 6, 3))
+    inputs = tf.cast(tf.constant(x, tf.float32), tf.bfloat16)
+    found = []
+    for compiled in (False, True):
+        with tf.variable_scope("net", reuse=compiled), built_for_xla(compiled):
+            y = tf.cast(conv2d(inputs, 4, 3, 2, "conv"), tf.float32)
+        gradients = tf.gradients(tf.sin(y), [*variables_in("net").values()])
+        found.append(evaluate([y, *gradients]))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, atol=0.02 * np.abs(one).max())
+
+
 @pytest.mark.cases(18)
 @pytest.mark.parametrize("n", [1, 3, 8, 9])
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5])
