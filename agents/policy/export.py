@@ -72,8 +72,7 @@ def export(
         if to == "safetensors":
             (making / "policy.safetensors").write_bytes(weights_bytes(learned.weights))
             return out
-        # Other libraries have no convolutions in bfloat16.
-        config = directory.config().model_copy(update={"compute": "float32"})
+        config = directory.config()
         policy = _built(config, learned, directory)
         with contextlib.closing(policy.session), _no_deprecations():
             FORMATS[to](policy, making)

@@ -62,7 +62,7 @@ class PolicyTensors(NamedTuple):
 def build_policy(
     config: DqnConfig, envs: Envs, live: Mapping[str, float], *, packed: bool
 ) -> PolicyTensors:
-    """Builds the policy of a config's network, its weights under `SCOPE`.
+    """Builds the policy of a config's network, its weights under `SCOPE`; it is float32's.
 
     Args:
       config: of the run.
@@ -82,7 +82,9 @@ def build_policy(
         }
         observations = {_input_of(name): of for name, of in shown.items()}
     form = envs.spaces.actions
-    network = build_network(config, form.outputs, observed(config, envs), form.branches)
+    # Other libraries have no convolutions in bfloat16, nor this one where oneDNN is off.
+    exact = config.model_copy(update={"compute": "float32"})
+    network = build_network(exact, form.outputs, observed(config, envs), form.branches)
     frozen = {name: tf.constant(value, tf.float32) for name, value in live.items()}
     state: State = STATELESS
     recurrent = recurrent_of(config)
@@ -151,8 +153,6 @@ class LoadedPolicy:
             shapes = zip(envs.parts, envs.spaces.given_shapes, strict=True)
             self.observation_shape = {part.name: shape for part, shape in shapes}
         self._closed, self._engine = False, Engine(threads=config.threads)
-        if not self._engine.has_onednn:  # without it bfloat16 is slow
-            config = config.model_copy(update={"compute": "float32"})
         with self._engine.building():
             tensors = build_policy(config, envs, learned.live, packed=True)
             weights = ScopeWeights(self._engine, SCOPE)

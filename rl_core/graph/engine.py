@@ -122,14 +122,9 @@ class Engine:
       executor: "single_threaded" (fast, CPU) or "default" (what a GPU needs).
       onednn: whether TensorFlow's operations must be oneDNN's; None takes what there is.
 
-    Attributes:
-      has_onednn: whether TensorFlow's operations are oneDNN's.
-
     Raises:
       RlCoreError: TensorFlow was imported with the other operations.
     """
-
-    has_onednn = _ONEDNN
 
     def __init__(
         self,
