@@ -75,6 +75,9 @@ variants: $(VENV)/.ready
 	$(BIN)/targetnet results docs/variants/zoo-lunarlander.toml docs/variants/lunarlander-*.toml \
 	  docs/variants/minatar-breakout-*.toml --seeds 3 --first-seed $(FIRST_SEED) \
 	  --rows docs/rows/learning.jsonl --training --page docs/results/variants.md --title "Plain DQN with one ingredient each"
+	$(BIN)/targetnet results docs/bfloat16/breakout-float32.toml docs/bfloat16/breakout-bfloat16.toml \
+	  --seeds 3 --first-seed $(FIRST_SEED) --rows docs/rows/learning.jsonl --training \
+	  --page docs/results/bfloat16.md --title "Convolutions in bfloat16 and in float32"
 
 # What is beyond one number an action, and one observation.
 reach: $(VENV)/.ready
