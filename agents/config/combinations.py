@@ -87,7 +87,7 @@ def _check_compute(config: DqnConfig) -> None:
             "out, or in a network of your own cast what goes into conv2d"
         )
     if config.loop == "compiled":
-        raise ValueError(f"{asked} is slower in loop = 'compiled'; leave one out")
+        raise ValueError(f"{asked} needs oneDNN's convolutions; take another loop than 'compiled'")
     if not config.onednn:
         raise ValueError(f"{asked} needs oneDNN's convolutions; set onednn = true")
 

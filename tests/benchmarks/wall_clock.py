@@ -234,9 +234,9 @@ class WallClock:
         log = (self.out / "logs" / f"{seed}.log").absolute()
         path = log.with_suffix(".json")
         program = str(_PEERS / LIBRARIES[seed.library][0])
-        # -E: variables such as PYTHONPATH are for this process, and mean nothing to a peer's.
         caches = str((self.out / "caches" / seed.library).absolute())
         command = ["env", *(of.format(caches) for of in (_WARM if seed.warm else _COLD))]
+        # -E: variables such as PYTHONPATH are for this process, and mean nothing to a peer's.
         command += [str(python_of(self.out, seed.venv)), "-E", program]
         command += [json.dumps(seed.asked), str(path)]
         name = f"{seed.library} {seed.env_id} seed {seed.number}"

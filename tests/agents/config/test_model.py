@@ -132,7 +132,7 @@ def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
         ),
         (
             {"compute": "bfloat16", "network": "impala", "onednn": True, "loop": "compiled"},
-            "compute = 'bfloat16' is slower in loop = 'compiled'; leave one out",
+            "compute = 'bfloat16' needs oneDNN's convolutions; take another loop than 'compiled'",
         ),
         (
             {"compute": "bfloat16", "network": "nature"},

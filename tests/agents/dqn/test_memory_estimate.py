@@ -111,6 +111,14 @@ def test_what_the_shipped_configs_need_is_little(config):
     assert sum(need.nbytes for need in parts) < 4e9
 
 
+def test_units_of_a_convolution_in_bfloat16_take_half_a_float():
+    exact = DqnConfig(network="nature", onednn=True)
+    rounded = DqnConfig(network="nature", onednn=True, compute="bfloat16")
+    one, other = (network_size(config, (84, 84, 4), 6) for config in (exact, rounded))
+    assert one.weights == other.weights
+    assert one.units - other.units == (20 * 20 * 32 + 9 * 9 * 64 + 7 * 7 * 64) // 2
+
+
 def test_needs_that_fit_one_by_one_may_be_too_much_together():
     parts = [Need("networks", 600, "hidden"), Need("a replay", 500, "replay_capacity")]
     check_needs(parts, limit=1_100)
