@@ -114,7 +114,7 @@ def add_bias(inputs: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 def _gradient_of_sum(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     rows = tf.reshape(dy, [-1, dy.shape[-1]])
-    ones = tf.ones([1, tf.shape(rows)[0]], dy.dtype)
+    ones = tf.ones([1, tf.shape(rows)[0]])
     return dy, tf.reshape(ones @ rows, [-1])
 
 
