@@ -2,7 +2,7 @@
 
 graph/       the graph, without reinforcement learning: engine, scopes, syncs, members, XLA
 networks/    torsos and heads                losses/      one value per transition
-optimizers/  Adam, freezing, many updates in one call
+optimizers/  Adam and others, freezing, many updates in one call
 replay/      rows, batches, priorities       checkpoint/  checkpoints on disk
 control/     steering of a run by files      board/       TensorBoard and the Steer tab
 

@@ -79,8 +79,8 @@ FAULTS = (
           "tests/rl_core/networks/test_networks.py::"
           "test_the_fractions_of_an_fqf_head_receive_gradient_of_its_shares_alone"),
     Fault("a block with a step size of its own has that of all others", "agents/dqn/learner.py",
-          "return Adam(own_rate, epsilon=config.adam_epsilon)",
-          "return Adam(rate, epsilon=config.adam_epsilon)",
+          "return _optimizer(config, live, own_rate, None)",
+          "return _optimizer(config, live, rate, None)",
           "tests/agents/dqn/test_fqf.py::"
           "test_the_first_step_of_the_fractions_is_as_long_as_their_live_step_size"),
     Fault("gradients flow into the burn-in", "rl_core/networks/recurrent.py",

@@ -22,7 +22,12 @@ from targetnet.rl_core.schedules import SCHEDULES
 # The papers that keys come from.
 PAPERS = {
     "Ba et al. 2016": "https://arxiv.org/abs/1607.06450",
+    "Clevert et al. 2016": "https://arxiv.org/abs/1511.07289",
+    "Hendrycks & Gimpel 2016": "https://arxiv.org/abs/1606.08415",
+    "Elfwing et al. 2018": "https://arxiv.org/abs/1702.03118",
     "Kingma & Ba 2015": "https://arxiv.org/abs/1412.6980",
+    "Loshchilov & Hutter 2019": "https://arxiv.org/abs/1711.05101",
+    "Rumelhart et al. 1986": "https://doi.org/10.1038/323533a0",
     "Pascanu et al. 2013": "https://arxiv.org/abs/1211.5063",
     "Huber 1964": "https://doi.org/10.1214/aoms/1177703732",
     "Polyak & Juditsky 1992": "https://doi.org/10.1137/0330046",

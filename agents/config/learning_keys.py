@@ -53,8 +53,53 @@ class LearningKeys(Settings):
         Linear(start=1e-3, end=1e-4, fraction=1.0),
         ge=0,
         unit="1",
-        meaning="Adam's step size",
+        meaning="the optimizer's step size",
         papers=("Kingma & Ba 2015",),
+    )
+    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = key(
+        "adam",
+        "optimizer of all blocks; adamw: with `weight_decay`; rmsprop: centered; sgd: with "
+        "`momentum`",
+        papers=(
+            "Kingma & Ba 2015",
+            "Loshchilov & Hutter 2019",
+            "Mnih et al. 2015",
+            "Rumelhart et al. 1986",
+        ),
+    )
+    weight_decay: LiveFloat = live(
+        0.01,
+        ge=0,
+        le=100,
+        unit="1",
+        meaning="part of each weight that an update takes off, times the learning rate",
+        papers=("Loshchilov & Hutter 2019",),
+        needs=lambda config: config.optimizer == "adamw" or 'optimizer = "adamw"',
+    )
+    momentum: LiveFloat = live(
+        0.9,
+        ge=0,
+        lt=1,
+        unit="1",
+        meaning="part of the sum of gradients that is kept from one update to the next",
+        papers=("Rumelhart et al. 1986",),
+        needs=lambda config: config.optimizer == "sgd" or 'optimizer = "sgd"',
+    )
+    rmsprop_decay: float = key(
+        0.95,
+        "decay per update of both moments of rmsprop",
+        "1",
+        ge=0,
+        lt=1,
+        papers=("Mnih et al. 2015",),
+        values="in [0, 1)",
+    )
+    rmsprop_epsilon: float = key(
+        0.01,
+        "number that is added to the variance of the gradient, below the root, in rmsprop",
+        "1",
+        ge=1e-30,
+        papers=("Mnih et al. 2015",),
     )
     # A smaller one could push weights out of float32.
     adam_epsilon: float = key(

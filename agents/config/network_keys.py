@@ -48,6 +48,12 @@ class NetworkKeys(Settings):
         "layer normalization in the torso",
         papers=("Ba et al. 2016",),
     )
+    activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = key(
+        "relu",
+        "activation after each layer of a torso of ours and each hidden layer of the head; gelu is "
+        "the exact one, with erf",
+        papers=("Clevert et al. 2016", "Hendrycks & Gimpel 2016", "Elfwing et al. 2018"),
+    )
     compute: Literal["float32", "bfloat16"] = key(
         "float32",
         "what is computed in from the first to the last convolution of nature and impala; bfloat16 "
@@ -142,7 +148,7 @@ class NetworkKeys(Settings):
         1e-4,
         ge=0,
         unit="1",
-        meaning="Adam's step size of the block `fractions`",
+        meaning="the optimizer's step size of the block `fractions`",
         papers=("Yang et al. 2019",),
         needs=lambda config: config.head == "fqf" or 'head = "fqf"',
     )

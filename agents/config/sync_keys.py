@@ -142,7 +142,8 @@ class SyncKeys(Settings):
     )
     on_sync: tuple[Literal["reset_moments", "reset_time"], ...] = key(
         (),
-        "done to Adam at each sync: reset_moments makes it new, reset_time only its step counter",
+        "done to the optimizer at each sync: reset_moments makes it new, reset_time only Adam's "
+        "step counter",
         strict=False,
         papers=("Asadi et al. 2023", "Ellis et al. 2024"),
         values='list of `"reset_moments"`, `"reset_time"`',

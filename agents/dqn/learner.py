@@ -36,7 +36,7 @@ from targetnet.rl_core.graph.finite import LARGEST_RATE, NotFinite, checked
 from targetnet.rl_core.graph.scopes import MemberPart, blocks_of
 from targetnet.rl_core.graph.xla import when
 from targetnet.rl_core.hyperparameters import Hyperparameters
-from targetnet.rl_core.optimizers.adam import Adam, Pull
+from targetnet.rl_core.optimizers.adam import Adam, CenteredRmsProp, Pull, Sgd, bounded
 from targetnet.rl_core.optimizers.calls import FusedCalls, PhaseCalls, UpdateBatcher, fused_updates
 from targetnet.rl_core.optimizers.freeze import (
     ApplyOps,
@@ -112,7 +112,7 @@ class Learner(MemberPart):
       watch: reads what the clock's rule keeps; None without a rule.
       update: builds one update.
       learned: outcome of the update in a call of its own.
-      moments: Adam's.
+      moments: the optimizer's.
       gradients: reads those of the next update.
       drawn: operations of one update and of a copy of the target, for a picture of the graph.
     """
@@ -291,12 +291,14 @@ def _apply_ops(
     config: DqnConfig, live: LiveFeeds, networks: Networks, loss: tf.Tensor, own: BlockLosses
 ) -> ApplyOps:
     rate, pull = live["learning_rate"], proximal_pull(config, live, networks)
+    if config.optimizer == "adamw":
+        pull = _with_decay(live, pull)
 
     def optimizer(own_rate: tf.Tensor | None = None) -> Adam:
-        # The pull is a part of the loss that all other blocks share.
+        # What is taken off besides goes with the step size that all other blocks share.
         if own_rate is not None:
-            return Adam(own_rate, epsilon=config.adam_epsilon)
-        return Adam(rate, epsilon=config.adam_epsilon, pull=pull)
+            return _optimizer(config, live, own_rate, None)
+        return _optimizer(config, live, rate, pull)
 
     return ApplyOps(
         loss,
@@ -308,10 +310,30 @@ def _apply_ops(
     )
 
 
+def _optimizer(config: DqnConfig, live: LiveFeeds, rate: tf.Tensor, pull: Pull | None) -> Adam:
+    match config.optimizer:
+        case "rmsprop":
+            decay, epsilon = config.rmsprop_decay, config.rmsprop_epsilon
+            return CenteredRmsProp(rate, decay, epsilon, pull=pull)
+        case "sgd":
+            return Sgd(rate, lambda: live["momentum"], pull=pull)
+    return Adam(rate, epsilon=config.adam_epsilon, pull=pull)
+
+
+def _with_decay(live: LiveFeeds, pull: Pull | None) -> Pull:
+    """Returns a pull that also draws every weight to 0, as AdamW does."""
+
+    def both(variable: tf.Variable, value: tf.Tensor) -> tf.Tensor:
+        taken = bounded(live["learning_rate"] * live["weight_decay"] * value)
+        return taken if pull is None else taken + pull(variable, value)
+
+    return both
+
+
 def proximal_pull(config: DqnConfig, live: LiveFeeds, networks: Networks) -> Pull | None:
     """Returns what builds the part of a step that draws a weight to the target's.
 
-        weight <- weight - step of Adam - learning_rate * proximal_weight * (weight - target's)
+        weight <- weight - step - learning_rate * proximal_weight * (weight - target's)
 
     Asadi et al. (2021), https://arxiv.org/abs/2112.05848, whose 1 / c is the weight, and whose step
     is one of gradient descent. Only the blocks that an update trains are drawn.

@@ -20,6 +20,7 @@ from targetnet.agents.dqn.own_network import OwnNetwork
 from targetnet.rl_core.errors import ConfigError, did_you_mean, quoted
 from targetnet.rl_core.graph.scopes import stop_gradient_getter
 from targetnet.rl_core.networks import (
+    ACTIVATIONS,
     ONE_ARRAY,
     PLAIN,
     RECURRENT,
@@ -55,14 +56,18 @@ def torso_of(config: DqnConfig, observed: ObservationForm) -> Callable[[Any], tf
     scope with the part's name, and everything else is flattened. Side by side they are the input
     of the dense layers.
     """
+    how: dict[str, Any] = {
+        "normalise": config.layer_norm,
+        "activation": ACTIVATIONS[config.activation],
+    }
 
     def of_name(name: str, hidden: Sequence[int]) -> Torso:
         more = {"compute": tf.as_dtype(config.compute)} if name in FRAMES else {}
-        return TORSOS[name](hidden, normalise=config.layer_norm, **more)
+        return TORSOS[name](hidden, **how, **more)
 
     if not observed.parts:
         return of_name(config.network, config.hidden)
-    dense = mlp_torso(config.hidden, normalise=config.layer_norm)
+    dense = mlp_torso(config.hidden, **how)
     flat = mlp_torso(())
 
     def torso(parts: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -175,7 +180,12 @@ def pieces(
             return torso(numbers)
 
     streams = Streams(
-        num_actions, config.dueling, config.head_hidden, config.noisy, tuple(branches)
+        num_actions,
+        config.dueling,
+        config.head_hidden,
+        config.noisy,
+        tuple(branches),
+        ACTIVATIONS[config.activation],
     )
     return NetworkParts(features, recurrent_of(config), kind.build(config, streams))
 

@@ -153,8 +153,8 @@ class WeightResets(MemberPart):
             where = "the network" if block == ALL_BLOCKS else f"block {block!r}"
             raise RlCoreError(
                 f"{where} has no hidden layer of rectified units to recycle: a dense or conv2d "
-                "layer of targetnet, then perhaps a layer_norm, then tf.nn.relu, read by nothing "
-                "but such layers"
+                "layer of targetnet, then perhaps a layer_norm, then tf.nn.relu (activation = "
+                '"relu"), read by nothing but such layers'
             )
         if now and not self._state.contents.valid_rows():
             raise RlCoreError("no transition is in the replay yet, by which units are scored")

@@ -1,12 +1,13 @@
 """Action values of a network in NumPy, for actors that do without TensorFlow.
 
-It serves dense torsos with a scalar, a categorical or a quantile head. Its values agree with those
-of the graph except for rounding, and its bits do not depend on the number of threads.
+It serves dense torsos with a scalar, a categorical or a quantile head, and not with gelu. Its
+values agree with those of the graph except for rounding, and its bits do not depend on the number
+of threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,11 +16,19 @@ from targetnet.agents.remote.deliveries import Weights
 
 _EPSILON = np.float32(1e-5)  # of a layer norm
 _HEADS = ("scalar", "categorical", "quantile")
+# NumPy has no erf, which gelu needs.
+_ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "relu": lambda x: np.maximum(x, np.float32(0)),
+    "tanh": np.tanh,
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "silu": lambda x: x * (np.float32(0.5) + np.float32(0.5) * np.tanh(np.float32(0.5) * x)),
+}
 
 
 def can_serve(config: DqnConfig) -> bool:
     """Says whether NumPy computes this config's network. The machine does not matter."""
-    return config.network == "mlp" and config.head in _HEADS and not config.noisy
+    known = config.head in _HEADS and config.activation in _ACTIVATIONS
+    return config.network == "mlp" and known and not config.noisy
 
 
 class NumpyPolicy:
@@ -46,6 +55,7 @@ class NumpyPolicy:
             self._low, self._span = low, np.where(high > low, high - low, np.float32(1))
         self._support = np.linspace(*config.ends_of_support, config.atoms, dtype=np.float32)
         self._weights: Weights = {}
+        self._activation = _ACTIVATIONS[config.activation]
 
     def load(self, weights: Weights) -> None:
         """Acts by these weights from now on."""
@@ -64,7 +74,7 @@ class NumpyPolicy:
             x = self._dense(x, f"torso/dense_{i}")
             if self._config.layer_norm:
                 x = self._normal(x, f"torso/norm_{i}")
-            x = np.maximum(x, np.float32(0))
+            x = self._activation(x)
         match self._config.head:
             case "categorical":
                 logits = self._streams(x, self._config.atoms)  # [M, A, N]
@@ -107,7 +117,7 @@ class NumpyPolicy:
 
     def _stream(self, block: str, last: str, x: np.ndarray, actions: int, n: int) -> np.ndarray:
         for i in range(len(self._config.head_hidden)):
-            x = np.maximum(self._dense(x, f"{block}/dense_{i}"), np.float32(0))
+            x = self._activation(self._dense(x, f"{block}/dense_{i}"))
         return self._dense(x, f"{block}/{last}").reshape(len(x), actions, n)
 
     def _dense(self, x: np.ndarray, layer: str) -> np.ndarray:

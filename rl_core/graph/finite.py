@@ -6,6 +6,7 @@ less than 8 times the learning rate, or by less than 4e-18 / epsilon times the l
 the squared gradient underflows to 0. A gradient with a finite norm is below 2e19. With a learning
 rate of at most 1e18 and an epsilon of at least 1e-30 no product overflows, and a step is smaller
 than half of the last place of the largest float32, so no weight can exceed the largest float32.
+Steps of other optimizers, and what weight decay takes off, are cut at 1e30, which is smaller too.
 """
 
 from __future__ import annotations

@@ -4,16 +4,18 @@ A torso or a head is a function of one tensor that builds layers by `get_variabl
 puts each under its own scope, so each is a block that can be frozen. A new torso or head is a
 new function of the same form.
 
-network.py    what a network is given and gives, and one of a torso and a head
-torsos.py     from observations to features
-recurrent.py  from features and a state to features that remember
-heads.py      from features to what is known of each action's return
-hidden.py     the hidden units of a network that was built
+network.py      what a network is given and gives, and one of a torso and a head
+activations.py  what follows a layer
+torsos.py       from observations to features
+recurrent.py    from features and a state to features that remember
+heads.py        from features to what is known of each action's return
+hidden.py       the hidden units of a network that was built
 
 Imports: rl_core.branches, rl_core.errors, rl_core.graph, rl_core.losses, rl_core.observation_parts,
 rl_core.random.
 """
 
+from targetnet.rl_core.networks.activations import ACTIVATIONS
 from targetnet.rl_core.networks.heads import (
     COSINES,
     Streams,
@@ -50,6 +52,7 @@ from targetnet.rl_core.networks.torsos import (
 )
 
 __all__ = [
+    "ACTIVATIONS",
     "COSINES",
     "IMPALA",
     "MINATAR",

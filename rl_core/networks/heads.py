@@ -21,6 +21,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.rl_core.branches import centred
 from targetnet.rl_core.graph.layers import dense, noisy_dense
 from targetnet.rl_core.losses.quantile import quantile_midpoints
+from targetnet.rl_core.networks.activations import Activation
 from targetnet.rl_core.networks.network import Head, Values
 from targetnet.rl_core.random import Draws
 
@@ -45,9 +46,10 @@ class Streams:
     Args:
       num_actions: A.
       dueling: two streams instead of one.
-      hidden: units of each dense layer with ReLU before the last, per stream.
+      hidden: units of each dense layer before the last, per stream.
       noisy: every layer here is noisy, Fortunato et al. (2018).
       branches: sizes of the branches of an action, with the sum A; (): it has none.
+      activation: follows each hidden layer.
     """
 
     num_actions: int
@@ -55,6 +57,7 @@ class Streams:
     hidden: Sequence[int] = ()
     noisy: bool = False
     branches: tuple[int, ...] = ()
+    activation: Activation = tf.nn.relu
 
     def __call__(self, features: tf.Tensor, n: int, draws: Draws | None) -> tf.Tensor:
         if not self.dueling:
@@ -83,7 +86,7 @@ class Streams:
     ) -> tf.Tensor:
         with tf.variable_scope(block):
             for i, units in enumerate(self.hidden):
-                x = tf.nn.relu(self._layer(x, units, f"dense_{i}", draws))
+                x = self.activation(self._layer(x, units, f"dense_{i}", draws))
             x = self._layer(x, actions * n, last, draws)  # [B, actions * n]
         return tf.reshape(x, [-1, actions, n]) if n > 1 else x
 

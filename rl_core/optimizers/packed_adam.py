@@ -213,7 +213,7 @@ class LoopAdam:
                 clipped,
                 moments.m,
                 moments.v,
-                tf.unstack(learning_rate * tf.sqrt(1 - power2) / (1 - power1)),
+                tf.unstack(self._blocks[0].adam.rate(learning_rate, power1, power2)),
                 changed,
                 strict=True,
             )
@@ -250,17 +250,18 @@ class _PackedBlock:
         self.copy_out = tf.group(*_assigned([*m, *v, *adam.counters], slots))
 
     def after(
-        self, g: tf.Tensor, m: tf.Tensor, v: tf.Tensor, step: tf.Tensor, changed: tf.Tensor
+        self, g: tf.Tensor, m: tf.Tensor, v: tf.Tensor, rate: tf.Tensor, changed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         """Returns (m, v, weights) after an update by gradient g [n]; unchanged if not `changed`."""
-        beta1, beta2 = self.betas
         # The step is computed from the selected m and v: XLA can then change both in place.
-        m = where(changed, m + (g - m) * (1 - beta1), m)
-        v = where(changed, v + (tf.square(g) - v) * (1 - beta2), v)
+        m = where(changed, self.adam.next_m(g, m), m)
+        v = where(changed, self.adam.next_v(g, v), v)
         weights = []
-        for of, part_m, part_v in zip(self.variables, self.parts(m), self.parts(v), strict=True):
+        of_g = self.parts(g) if self.adam.uses_gradient else [None] * len(self.variables)
+        each = zip(self.variables, of_g, self.parts(m), self.parts(v), strict=True)
+        for of, part_g, part_m, part_v in each:
             weight = of.read_value()
-            moved = weight - part_m * step / (tf.sqrt(part_v) + self.adam._epsilon)
+            moved = weight - self.adam.step(part_g, part_m, part_v, rate)
             if self.adam.pull is not None:
                 moved -= self.adam.pull(of, weight)
             weights.append(where(changed, moved, weight))

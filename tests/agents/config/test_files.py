@@ -409,7 +409,8 @@ def test_settings_do_not_guess_types_and_know_their_live_fields():
             "learn_period",
             "updates_per_learn",
         ),
-        *("learning_rate", "huber_delta", "hl_gauss_sigma", "max_grad_norm", "ema_decay"),
+        *("learning_rate", "weight_decay", "momentum"),
+        *("huber_delta", "hl_gauss_sigma", "max_grad_norm", "ema_decay"),
         *("epsilon", "temperature", "histograms"),
     ]
     assert knobs["sync_period"].whole and knobs["sync_period"].unit == "updates"

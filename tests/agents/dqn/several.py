@@ -23,6 +23,9 @@ KINDS = {
     "chain of heads": {"chain": 3, "chain_torso": "shared", "updates_per_learn": 4},
     "implicit": {"head": "implicit", "tau_samples": 4, "tau_samples_acting": 3},
     "fqf": {"head": "fqf", "fractions": 4, "fraction_learning_rate": 0.01},
+    "sgd": {"optimizer": "sgd", "activation": "tanh"},
+    "rmsprop": {"optimizer": "rmsprop", "activation": "gelu", "updates_per_learn": 4},
+    "adamw": {"optimizer": "adamw", "activation": "elu"},
 }  # fmt: skip
 
 

@@ -43,10 +43,10 @@ def test_a_member_takes_over_what_another_has_learned_and_nothing_else(kind):
     all_of.copy(giver, taker)
     after = taker.state.read()
     assert same(taker.state.learned.read(), given) == []
-    # Weights, their older and averaged copies, Adam's moments and powers, the target's age.
-    names = [*given]
+    # Weights, their older and averaged copies, the optimizer's slots and powers, the target's age.
+    names, slot = [*given], {"sgd": "SGD", "rmsprop": "RMSProp"}.get(kind, "Adam")
     # Of a chain with a shared torso the targets are heads alone.
-    for part in ("online/torso", "target/", "Adam", "Adam_1", "beta1_power", "target_age"):
+    for part in ("online/torso", "target/", slot, f"{slot}_1", "beta1_power", "target_age"):
         assert any(part in name for name in names), part
     changed = {
         n for n in after.variables if not np.array_equal(after.variables[n], before.variables[n])

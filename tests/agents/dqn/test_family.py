@@ -350,6 +350,8 @@ def test_noise_explores_where_epsilon_is_zero_and_greedy_has_none(lab):
         ("priority_beta", "prioritized = true"),
         ("munchausen_clip", "munchausen = true"),
         ("ema_decay", "ema_decay > 0"),
+        ("momentum", 'optimizer = "sgd"'),
+        ("weight_decay", 'optimizer = "adamw"'),
     ],
 )
 def test_a_live_value_without_effect_says_what_it_needs(lab, name, needs):

@@ -237,6 +237,8 @@ def in_turns(members, do):
         pytest.param(KINDS["implicit"], marks=pytest.mark.slow),
         pytest.param(KINDS["fqf"], marks=pytest.mark.slow),
         pytest.param(KINDS["ruled"], marks=pytest.mark.slow),
+        pytest.param(KINDS["sgd"], marks=pytest.mark.slow),
+        pytest.param(KINDS["adamw"], marks=pytest.mark.slow),
         pytest.param({"min_weight": 0.5, "proximal_weight": 0.5}, marks=pytest.mark.slow),
         pytest.param(
             {"head": "categorical", "v_min": 0.0, "v_max": 9.0, "atoms": 5}, marks=pytest.mark.slow

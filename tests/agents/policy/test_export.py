@@ -174,6 +174,7 @@ HEADS = {
     "hl_gauss": {"head": "categorical", "loss": "hl_gauss", "v_min": 0.0, "v_max": 50.0, **DEEP},
     "chain": {"chain": 3, **DEEP},
     "heads": {"chain": 3, "chain_torso": "shared"},
+    "gelu": {"activation": "gelu", **DEEP},
     "rollouts": {"rollout": 10, "num_envs": 4, "layer_norm": True},
 }
 WITHOUT_REPLAY = ("learn_start", "replay_capacity")

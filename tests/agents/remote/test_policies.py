@@ -23,6 +23,9 @@ KINDS = [
     {"head": "categorical", "atoms": 11, "v_min": -1.0, "v_max": 3.0},
     {"head": "categorical", "loss": "hl_gauss", "atoms": 4, "v_min": -1.0, "v_max": 3.0},
     {"head": "quantile", "quantiles": 13, "dueling": True},
+    {"activation": "tanh", "head_hidden": (6,)},
+    {"activation": "elu"},
+    {"activation": "silu", "layer_norm": True},
 ]
 
 
@@ -49,8 +52,11 @@ def test_values_in_numpy_are_those_of_the_graph(settings):
     np.testing.assert_allclose(policy.values(observation, 0, {}), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_noisy_fractions_act_by_a_graph_for_any_number_of_envs():
-    config = DqnConfig(hidden=(8,), head="implicit", noisy=True, tau_samples=4)
+@pytest.mark.parametrize(
+    "settings", [{"head": "implicit", "noisy": True, "tau_samples": 4}, {"activation": "gelu"}]
+)
+def test_what_numpy_cannot_compute_acts_by_a_graph_for_any_number_of_envs(settings):
+    config = DqnConfig(hidden=(8,), **settings)
     envs = make_envs("CartPole-v1", 3, seed=0)
     policy = GraphPolicy(config, envs, 0)
     assert not can_serve(config)

@@ -1,5 +1,7 @@
 """Q-networks: shapes, blocks, and what a head computes."""
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -8,6 +10,7 @@ from targetnet.rl_core.errors import ShapeError
 from targetnet.rl_core.graph.scopes import blocks_of, variables_in
 from targetnet.rl_core.losses import support
 from targetnet.rl_core.networks import (
+    ACTIVATIONS,
     ByteBounds,
     Conditions,
     Streams,
@@ -103,6 +106,48 @@ def test_the_torso_ends_in_a_relu(evaluate):
         features = mlp_torso([64])(tf.constant(np.linspace(-3, 3, 10, dtype=np.float32)[:, None]))
     got = evaluate(features)
     assert got.min() == 0 and got.max() > 0
+
+
+FORMULAS = {
+    "relu": lambda x: max(x, 0.0),
+    "tanh": math.tanh,
+    "elu": lambda x: x if x > 0 else math.expm1(x),
+    "gelu": lambda x: x * math.erfc(-x / math.sqrt(2)) / 2,
+    "silu": lambda x: x / (1 + math.exp(-x)),
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_an_activation_and_its_gradient_are_those_of_its_formula(evaluate, name):
+    xs, step = [-20.0, -3.0, -1.0, -0.125, 0.25, 1.0, 4.0, 20.0], 1e-5
+    x = tf.constant(xs)
+    y = ACTIVATIONS[name](x)
+    of = FORMULAS[name]
+    assert evaluate(y) == pytest.approx([of(v) for v in xs], rel=1e-5, abs=1e-6)
+    slopes = [(of(v + step) - of(v - step)) / (2 * step) for v in xs]
+    assert evaluate(tf.gradients(y, x)[0]) == pytest.approx(slopes, rel=1e-4, abs=1e-5)
+
+
+# Torso, shape of its observations, and how often an activation is in it.
+ACTIVATED = [(mlp_torso, (2,), 2), (minatar_torso, (10, 10, 4), 3), (nature_torso, (84, 84, 4), 5),
+             (impala_torso, (21, 21, 3), 15)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("torso", "shape", "times"), ACTIVATED)
+def test_the_activation_follows_each_layer_of_a_torso_and_each_hidden_one_of_a_head(
+    evaluate, torso, shape, times
+):
+    seen = []
+
+    def activation(x):
+        seen.append(x)
+        return tf.tanh(x)
+
+    head = q_head(Streams(3, dueling=True, hidden=[5, 6], activation=activation))
+    network = q_network(torso([8, 4], activation=activation), head)
+    q = built(network, np.zeros((1, *shape), np.float32))
+    assert len(seen) == times + 4
+    assert "Relu" not in {op.type for op in q.graph.get_operations()}
 
 
 def test_layer_norm_adds_a_scale_and_a_shift_to_every_layer_of_the_torso(evaluate):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core import ApplyOps, Engine, blocks_of, copy_vars, dense, fused_updates
-from targetnet.rl_core.optimizers.adam import Adam
+from targetnet.rl_core.optimizers.adam import Adam, CenteredRmsProp, Sgd
 from targetnet.rl_core.optimizers.freeze import BlockLoss
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
 
@@ -15,9 +15,9 @@ TORSO, NONE = frozenset({"torso"}), frozenset()
 
 
 class Regression:
-    """Two layers fitted to four points by Adam, singly and in fused loops."""
+    """Two layers fitted to four points, singly and in fused loops."""
 
-    def __init__(self, loops, compiled, *, chosen=False, own=False):
+    def __init__(self, loops, compiled, *, chosen=False, own=False, optimizer=Adam):
         """`loops`: the exempt sets there is a loop for; `chosen`: loops are fed what they train.
 
         `own`: the torso has a loss and a rate of its own.
@@ -34,7 +34,7 @@ class Regression:
             self.ops = ApplyOps(
                 loss,
                 blocks_of(scope.name),
-                lambda rate=self.rate: Adam(rate),
+                lambda rate=self.rate: optimizer(rate),
                 own=self.own(error),
                 max_grad_norm=self.limit,
             )
@@ -232,6 +232,29 @@ def test_a_block_with_a_loss_and_a_rate_of_its_own_moves_as_singly(compiled):
         assert_same_state(fused, single)
         assert_same_state(chosen, single)
     for model in (fused, chosen, single):
+        model.engine.close()
+
+
+OPTIMIZERS = {
+    "rmsprop": lambda rate: CenteredRmsProp(rate, 0.9, 0.02, pull=None),
+    "sgd": lambda rate: Sgd(rate, lambda: tf.constant(0.8), pull=lambda _, w: 0.01 * w),
+}
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("compiled", RARELY_COMPILED, indirect=True)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_updates_of_other_optimizers_are_those_of_single_ones(compiled, name):
+    fused, single = (
+        Regression(loops, compiled, own=True, optimizer=OPTIMIZERS[name])
+        for loops in ([NONE, TORSO], [])
+    )
+    for updates, exempt in [(3, NONE), (4, TORSO), (2, NONE)]:
+        assert_close(fused.fused(updates, exempt), single.single(updates, exempt))
+        assert_same_state(fused, single)
+    fused.single(1)
+    assert_close(fused.fused(1), single.single(2))
+    for model in (fused, single):
         model.engine.close()
 
 
