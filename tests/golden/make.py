@@ -2,7 +2,8 @@
 
 A later release must resume them and, on the same processor, repeat them bit for bit, or refuse
 and say exactly what is missing. They are never made again; a release whose checkpoints differ adds
-its own. `first` was made by version 0.1.
+its own. `first` was made by version 0.1. `compiled` was made once more before the release of 1.0,
+when chunks became as long as the config says: with a ring as small as this they had been shorter.
 """
 
 import re
